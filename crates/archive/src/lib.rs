@@ -1,0 +1,1 @@
+//! Zip archives of checkpoints: stored and deflated members, zip64, aligned entries.

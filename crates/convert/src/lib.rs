@@ -1,0 +1,1 @@
+//! Plans and the pipeline that carries them out: tiles, workers, checks.

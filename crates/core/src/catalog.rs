@@ -1,0 +1,125 @@
+//! What a checkpoint holds, without a tensor byte read.
+
+use crate::{Entry, EntryId};
+use std::any::Any;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The position of a source in its catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceId(pub u32);
+
+/// A space of bytes that extents point into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A whole file, read at any position.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Its length when the checkpoint was opened.
+        len: u64,
+    },
+    /// Bytes that exist only decoded (a deflated member, values inside a pickle), read in order through
+    /// [`crate::Checkpoint::decode`].
+    Decoded {
+        /// What it is, for messages.
+        label: String,
+        /// Its decoded length.
+        len: u64,
+    },
+}
+
+impl Source {
+    /// The length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an empty source is an ordinary one")]
+    pub fn len(&self) -> u64 {
+        match self {
+            Source::File { len, .. } | Source::Decoded { len, .. } => *len,
+        }
+    }
+}
+
+/// What is not a tensor: the objects around the weights, metadata, an object graph. Owned and understood by the
+/// format that read it; the converter carries it untouched and hands it back to the same format.
+#[derive(Clone)]
+pub struct Extras(Arc<dyn Any + Send + Sync>);
+
+impl Extras {
+    /// Wraps a format's own value.
+    pub fn new<T: Any + Send + Sync>(value: T) -> Extras {
+        Extras(Arc::new(value))
+    }
+
+    /// The value, if it is of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Extras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Extras")
+    }
+}
+
+/// What a checkpoint holds: its entries in their own order, the sources they point into and the rest.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    /// The [`crate::Format::id`] of the format that read it.
+    pub format: &'static str,
+    /// What exactly it is, for people: `TensorFlow bundle, 2 shards`.
+    pub description: String,
+    /// The tensors, in file order (TensorFlow: by name; torch: as met in the object tree). Names need not be unique.
+    pub entries: Vec<Entry>,
+    /// The byte spaces.
+    pub sources: Vec<Source>,
+    /// What is not a tensor.
+    pub extras: Option<Extras>,
+    /// What was found beside tensors, a line each, for a listing and for the report of what was left out.
+    pub beside: Vec<String>,
+    /// What a user should know about this file: a stale state file, an extension that lies.
+    pub warnings: Vec<String>,
+}
+
+impl Catalog {
+    /// An empty catalog.
+    pub fn new(format: &'static str, description: impl Into<String>) -> Catalog {
+        let description = description.into();
+        Catalog {
+            format,
+            description,
+            entries: Vec::new(),
+            sources: Vec::new(),
+            extras: None,
+            beside: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a byte space.
+    pub fn add_source(&mut self, source: Source) -> SourceId {
+        self.sources.push(source);
+        SourceId(self.sources.len() as u32 - 1)
+    }
+
+    /// The byte space of an id from this catalog.
+    pub fn source(&self, id: SourceId) -> &Source {
+        &self.sources[id.0 as usize]
+    }
+
+    /// The entry of an id from this catalog.
+    pub fn entry(&self, id: EntryId) -> &Entry {
+        &self.entries[id.0 as usize]
+    }
+
+    /// The entries with their ids, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
+        self.entries.iter().enumerate().map(|(index, entry)| (EntryId(index as u32), entry))
+    }
+
+    /// All entries that bear this name.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (EntryId, &'a Entry)> {
+        self.iter().filter(move |(_, entry)| entry.name == name)
+    }
+}

@@ -1,0 +1,145 @@
+//! What a format does for the rest: recognise, open, say what it can hold, write.
+
+use crate::{BlobId, Catalog, DType, EntryId, Error, FileRange, Files, Limits, Manifest, Packing, Result, SourceId};
+use std::fmt::Debug;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a checkpoint is opened.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// What a file may ask for.
+    pub limits: Limits,
+}
+
+/// How a checkpoint is written.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// Whether files of that name may be replaced.
+    pub replace: bool,
+}
+
+/// The answer of a format that knows a path for its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recognised {
+    /// The path to open: a prefix, an index, the file itself.
+    pub path: PathBuf,
+    /// Whether the content says so (a magic number), rather than the name.
+    pub by_content: bool,
+}
+
+/// What a format can hold; the converter plans by these alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Capabilities {
+    /// How elements of this dtype are stored; `None` where they cannot be. Opaque dtypes are held only when they come
+    /// from the same format.
+    pub holds: fn(DType) -> Option<Packing>,
+    /// What is wrong with a tensor name, in words that complete `the name "x" …`.
+    pub name_problem: fn(&str) -> Option<String>,
+    /// Whether paths of several keys are kept, so that only whole paths must differ; otherwise joined names must.
+    pub nests: bool,
+    /// Whether several tensors may lie over one blob.
+    pub shares_storage: bool,
+}
+
+/// One family of checkpoint files.
+pub trait Format: Debug + Send + Sync {
+    /// The word of `--to`: `tf`, `pt`, `safetensors`.
+    fn id(&self) -> &'static str;
+
+    /// The name for people: `TensorFlow checkpoint`.
+    fn name(&self) -> &'static str;
+
+    /// File extensions that mean this format as an output, without the dot.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// Whether `path` is for this format to open. `head` has the first bytes (up to 4096) where it names a file;
+    /// otherwise it is a folder or names nothing.
+    ///
+    /// # Errors
+    /// As [`Files`] say.
+    fn recognise(&self, files: &dyn Files, path: &Path, head: Option<&[u8]>) -> Result<Option<Recognised>>;
+
+    /// Reads index or header; no tensor byte. `path` is what [`Format::recognise`] answered.
+    ///
+    /// # Errors
+    /// `Malformed`, `Unsupported` or `Limit` with file and offset; `Io`.
+    fn open(&self, files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Box<dyn Checkpoint>>;
+
+    /// What it can hold; `None` for a format that is only read.
+    fn capabilities(&self) -> Option<Capabilities>;
+
+    /// Starts an output. Nothing bears the final names before [`CheckpointWriter::finish`].
+    ///
+    /// # Errors
+    /// `Request` where the manifest has what the format cannot hold or files exist that may not be replaced; `Io`.
+    fn create(
+        &self,
+        files: Arc<dyn Files>,
+        path: &Path,
+        manifest: Manifest,
+        options: &WriteOptions,
+    ) -> Result<Box<dyn CheckpointWriter>>;
+}
+
+/// An opened checkpoint.
+pub trait Checkpoint: Send + Sync {
+    /// What it holds.
+    fn catalog(&self) -> &Catalog;
+
+    /// The files that belong to it, for sizes and for telling whether an output is its own input.
+    fn files(&self) -> Vec<PathBuf>;
+
+    /// The bytes of a [`crate::Source::Decoded`], from its start.
+    ///
+    /// # Errors
+    /// `Request` for a source that is a file; otherwise what decoding meets.
+    fn decode(&self, source: SourceId) -> Result<Box<dyn Read + Send + '_>> {
+        Err(Error::request(format!("source {} is not a decoded one", source.0)))
+    }
+
+    /// Checks the sums of an entry whose extents carry [`crate::Checksum::OfFormat`].
+    ///
+    /// # Errors
+    /// `Checksum` where it differs; `Malformed`, `Io`.
+    fn verify(&self, entry: EntryId) -> Result<()> {
+        let _ = entry;
+        Ok(())
+    }
+}
+
+/// What a finished output consists of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Files and their lengths, the one to name first.
+    pub files: Vec<(PathBuf, u64)>,
+    /// What a user should know: a state file left alone, objects that could not be carried.
+    pub notes: Vec<String>,
+}
+
+/// An output under way. Dropped without [`CheckpointWriter::finish`], it leaves nothing behind.
+pub trait CheckpointWriter: Send + Sync {
+    /// Takes bytes of a blob: any order, many threads, every byte exactly once.
+    ///
+    /// # Errors
+    /// `Io`; `Request` for bytes beyond the blob's end.
+    fn write_at(&self, blob: BlobId, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Lets the operating system copy a range; `false` means: send the bytes instead.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn copy_from(&self, blob: BlobId, offset: u64, range: &FileRange) -> Result<bool> {
+        let _ = (blob, offset, range);
+        Ok(false)
+    }
+
+    /// Writes checksums and index and gives the files their names.
+    ///
+    /// # Errors
+    /// `Io`; `Request` where bytes are missing.
+    fn finish(self: Box<Self>) -> Result<Written>;
+}

@@ -1,0 +1,1 @@
+//! Sharded sets: the Hugging Face index.

@@ -1,0 +1,1 @@
+//! TensorFlow checkpoints, read and written without TensorFlow.

@@ -1,0 +1,1 @@
+//! PyTorch checkpoints, read and written without PyTorch and without running a pickle.

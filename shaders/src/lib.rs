@@ -1,0 +1,1 @@
+//! WGSL shaders of weightlift.
