@@ -1,1 +1,7 @@
 //! What a number means: casts, byte order, strided copies and checksums, exact on every processor.
+//!
+//! Every kernel takes plain bytes, little-endian and dense, at any alignment, and gives the same bits on every
+//! processor. None does input or output, none starts threads: callers cut the work and call from as many threads as
+//! they like.
+
+pub mod checksum;
