@@ -119,11 +119,17 @@ pub trait Files: Send + Sync + Debug {
     /// As the operating system says.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>>;
 
-    /// Creates a file that must not exist.
+    /// Creates a file that must not exist, and holds it locked against [`Files::is_abandoned`] until it is dropped.
     ///
     /// # Errors
     /// `AlreadyExists` where it does; otherwise as the operating system says.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>>;
+
+    /// Whether nobody writes this file any more: a left-over of a run that was killed.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn is_abandoned(&self, path: &Path) -> io::Result<bool>;
 
     /// Renames a file, replacing what bears the new name.
     ///

@@ -1,0 +1,174 @@
+//! A set of files that appears as a whole or not at all.
+//!
+//! Every file is written under a temporary name beside its own. [`Commit::commit`] waits until all of them are on the
+//! disk and then renames them. One file is one rename, which is atomic. For several files a journal is written first;
+//! the index of a set being replaced is renamed aside, the data files take their names, the index comes last. A run
+//! killed in between leaves no index, so nothing opens that is half old and half new, and [`crate::recover`]
+//! finishes it from the journal.
+
+use crate::FileSink;
+use crate::journal::{self, Journal};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use weightlift_core::{Error, FileKind, Files, Result};
+
+const TEMPORARY: &str = ".weightlift-tmp";
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// A set of files under way. Dropped without [`Commit::commit`], it removes what it wrote.
+#[derive(Debug)]
+pub struct Commit {
+    files: Arc<dyn Files>,
+    replace: bool,
+    staged: Vec<Staged>,
+    stale: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Staged {
+    temporary: PathBuf,
+    target: PathBuf,
+    sink: Arc<FileSink>,
+}
+
+impl Commit {
+    /// An empty set; `replace` allows existing files to be replaced.
+    pub fn new(files: Arc<dyn Files>, replace: bool) -> Commit {
+        Commit { files, replace, staged: Vec::new(), stale: Vec::new() }
+    }
+
+    /// Starts a file of the set. Where `path` is a link, the file it leads to is the one replaced.
+    ///
+    /// # Errors
+    /// `Request` where the file exists and may not be replaced, or is a folder; `Io`.
+    pub fn create(&mut self, path: &Path) -> Result<Arc<FileSink>> {
+        let target = self.target_of(path)?;
+        let (dir, name) = split(&target)?;
+        recover_before_writing(self.files.as_ref(), &dir)?;
+        remove_abandoned(self.files.as_ref(), &dir, &name);
+        let temporary = dir.join(temporary_name(&name));
+        let file = self.files.create(&temporary).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::io("cannot write: its folder does not exist", path, error),
+            _ => Error::io("cannot write", path, error),
+        })?;
+        let sink = Arc::new(FileSink::new(self.files.clone(), file, path.to_path_buf()));
+        self.staged.push(Staged { temporary, target, sink: sink.clone() });
+        Ok(sink)
+    }
+
+    /// Marks a file of the replaced set that the new one no longer has.
+    pub fn remove_on_commit(&mut self, path: PathBuf) {
+        self.stale.push(path);
+    }
+
+    /// Gives all files their names, `index` last. Answers the paths and lengths, index first.
+    ///
+    /// # Errors
+    /// `Io`; then either nothing was replaced, or [`crate::recover`] finishes.
+    pub fn commit(mut self, index: Option<&Path>) -> Result<Vec<(PathBuf, u64)>> {
+        for staged in &self.staged {
+            staged.sink.sync()?;
+        }
+        if let Some(at) = self.staged.iter().position(|staged| Some(staged.sink.path()) == index) {
+            let index = self.staged.remove(at);
+            self.staged.push(index);
+        }
+        match self.staged.as_slice() {
+            [] => {}
+            [only] if self.stale.is_empty() => {
+                self.rename(&only.temporary, &only.target)?;
+                self.sync_dir(&only.target)?;
+            }
+            _ => self.commit_set()?,
+        }
+        let written = self.staged.iter().rev().map(|staged| {
+            let path = staged.sink.path().to_path_buf();
+            let stat = self.files.stat(&path).map_err(|error| Error::io("cannot stat", &path, error))?;
+            Ok((path, stat.len))
+        });
+        let written = written.collect::<Result<Vec<_>>>();
+        self.staged.clear();
+        written
+    }
+
+    fn commit_set(&mut self) -> Result<()> {
+        let renames = self.staged.iter().map(|staged| (staged.temporary.clone(), staged.target.clone())).collect();
+        let stale = std::mem::take(&mut self.stale);
+        let journal = Journal::new(renames, stale)?;
+        let _lock = journal.write(self.files.as_ref())?;
+        // From here on the journal owns the temporary files: a failure leaves them for `recover`.
+        let staged = std::mem::take(&mut self.staged);
+        journal.carry_out(self.files.as_ref())?;
+        self.staged = staged;
+        Ok(())
+    }
+
+    fn target_of(&self, path: &Path) -> Result<PathBuf> {
+        match self.files.stat(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_path_buf()),
+            Err(error) => Err(Error::io("cannot write", path, error)),
+            Ok(stat) if stat.kind != FileKind::File => {
+                Err(Error::request("is not a regular file: it is not replaced").in_file(path))
+            }
+            Ok(_) if !self.replace => Err(Error::request("exists already").in_file(path).help("--force replaces it")),
+            Ok(_) => self.files.resolve(path).map_err(|error| Error::io("cannot resolve", path, error)),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.files.rename(from, to).map_err(|error| Error::io("cannot rename the finished file to", to, error))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let (dir, _) = split(path)?;
+        self.files.sync_dir(&dir).map_err(|error| Error::io("cannot sync", dir, error))
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        for staged in &self.staged {
+            let _ = self.files.remove(&staged.temporary);
+        }
+    }
+}
+
+/// The folder and the name of a file.
+pub(crate) fn split(path: &Path) -> Result<(PathBuf, OsString)> {
+    let name = path.file_name().ok_or_else(|| Error::request("names no file").in_file(path))?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((dir.to_path_buf(), name.to_os_string()))
+}
+
+fn temporary_name(name: &OsString) -> OsString {
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
+    temporary
+}
+
+/// Removes temporary files of earlier runs that were killed while they wrote `name`.
+fn remove_abandoned(files: &dyn Files, dir: &Path, name: &OsString) {
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    for other in files.list(dir).unwrap_or_default() {
+        let bytes = other.as_encoded_bytes();
+        let ours = bytes.starts_with(prefix.as_encoded_bytes()) && bytes.ends_with(TEMPORARY.as_bytes());
+        let path = dir.join(&other);
+        if ours && files.is_abandoned(&path).unwrap_or(false) {
+            let _ = files.remove(&path);
+        }
+    }
+}
+
+fn recover_before_writing(files: &dyn Files, dir: &Path) -> Result<()> {
+    match files.stat(dir) {
+        Ok(_) => journal::recover(files, dir).map(drop),
+        Err(_) => Ok(()),
+    }
+}
