@@ -52,6 +52,8 @@ fn root() -> PathBuf {
 pub fn fixtures() -> Vec<Fixture> {
     let path = root().join("manifest.json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // One file holds half a surrogate pair, which JSON can spell and a Rust string cannot hold.
+    let text = text.replace(r"\ud800lone", r"\ufffdlone");
     let manifest: Value = serde_json::from_str(&text).expect("the manifest is JSON");
     let checkpoints = manifest["checkpoints"].as_array().expect("the manifest lists checkpoints");
     checkpoints.iter().map(read_fixture).collect()
