@@ -1,1 +1,64 @@
 //! safetensors files, read and written with order and metadata kept.
+//!
+//! ```text
+//! 0     8                     8 + N                                              end
+//! ┌─────┬─────────────────────┬────────────────┬────────────────┬───┬────────────────┐
+//! │  N  │ header: JSON, UTF-8 │ bytes of one   │ bytes of the   │ … │ bytes of the   │
+//! │ u64 │ object of N bytes   │ tensor         │ next           │   │ last           │
+//! └─────┴─────────────────────┴────────────────┴────────────────┴───┴────────────────┘
+//!        {"__metadata__": {"format": "pt"},
+//!         "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
+//! ```
+//!
+//! Numbers are little-endian, tensors row-major and dense. Offsets count from the end of the header. Sorted by their
+//! offsets, the tensors cover the rest of the file without gaps or overlap; there is no room for padding.
+//!
+//! # Reading
+//! The catalog lists tensors in the order of their bytes. Whatever the reference reader takes is taken (blanks before
+//! the JSON text and after it, members in any order, unknown fields, headers of any length up to the limits), with
+//! one exception: a name that stands twice is refused, because readers disagree about which tensor counts.
+//! The shape of a 4-bit or 6-bit tensor counts elements; together they must fill whole bytes.
+//!
+//! # Writing
+//! Tensors keep the order of the manifest, in the header as in the data. The data begin at a multiple of 8 bytes.
+//! Since the format has no room between tensors, a tensor begins at a multiple of its element size only where the
+//! lengths of those before it allow; ordering tensors by falling element size, as the reference writer does, gives
+//! that always.
+//!
+//! Metadata of a safetensors input are written back, and where there are any they say `format`, because loaders
+//! refuse a file whose metadata lack it; a file made from other formats gets `{"format": "pt"}`. See [`Metadata`].
+//!
+//! ```
+//! # fn main() -> weightlift_core::Result<()> {
+//! # let dir = tempfile::tempdir().map_err(|error| weightlift_core::Error::io("no folder", "", error))?;
+//! # let path = &dir.path().join("model.safetensors");
+//! use weightlift_core::{DType, EntryId, Format, Manifest, OpenOptions, Shape, WriteOptions};
+//! use weightlift_safetensors::Safetensors;
+//!
+//! let files = weightlift_io::real();
+//! let mut manifest = Manifest::default();
+//! let blob = manifest.add_tensor("w", DType::F32, Shape::new([2])?);
+//! let writer = Safetensors.create(files.clone(), path, manifest, &WriteOptions::default())?;
+//! writer.write_at(blob, 0, &[0, 0, 128, 63, 0, 0, 0, 64])?;
+//! writer.finish()?;
+//!
+//! let checkpoint = Safetensors.open(files.clone(), path, &OpenOptions::default())?;
+//! assert_eq!(checkpoint.catalog().entries[0].name, "w");
+//! let values = weightlift_io::read_entry(files.as_ref(), checkpoint.as_ref(), EntryId(0))?;
+//! assert_eq!(values, [0, 0, 128, 63, 0, 0, 0, 64]);
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod dtype;
+mod format;
+mod header;
+mod metadata;
+mod read;
+mod write;
+
+pub use format::Safetensors;
+pub use metadata::{METADATA_KEY, Metadata};
+
+/// The word for this format.
+const ID: &str = "safetensors";
