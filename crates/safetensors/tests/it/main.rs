@@ -1,4 +1,5 @@
 //! The format against real files, damaged files, and the reference reader.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
 
 mod damage;
 mod fixtures;
