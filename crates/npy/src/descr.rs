@@ -1,0 +1,162 @@
+//! `descr`: the element type of an array, as NumPy spells it.
+
+use weightlift_core::{ByteOrder, DType, Error, Result};
+
+/// The type codes of plain numbers: kind, bytes of an element, what it is.
+const CODES: &[(char, u64, DType)] = &[
+    ('f', 2, DType::F16),
+    ('f', 4, DType::F32),
+    ('f', 8, DType::F64),
+    ('f', 16, DType::F80),
+    ('c', 8, DType::C64),
+    ('c', 16, DType::C128),
+    ('c', 32, DType::C160),
+    ('i', 1, DType::I8),
+    ('i', 2, DType::I16),
+    ('i', 4, DType::I32),
+    ('i', 8, DType::I64),
+    ('u', 1, DType::U8),
+    ('u', 2, DType::U16),
+    ('u', 4, DType::U32),
+    ('u', 8, DType::U64),
+    ('b', 1, DType::Bool),
+];
+
+/// Names that NumPy takes in place of a code.
+const NAMES: &[(&str, DType)] = &[
+    ("float16", DType::F16),
+    ("float32", DType::F32),
+    ("float64", DType::F64),
+    ("complex64", DType::C64),
+    ("complex128", DType::C128),
+    ("int8", DType::I8),
+    ("int16", DType::I16),
+    ("int32", DType::I32),
+    ("int64", DType::I64),
+    ("uint8", DType::U8),
+    ("uint16", DType::U16),
+    ("uint32", DType::U32),
+    ("uint64", DType::U64),
+    ("bool", DType::Bool),
+];
+
+/// What an array's elements are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Descr {
+    /// Numbers.
+    Plain(DType, ByteOrder),
+    /// Bytes of a fixed size nobody looks into: text, raw bytes, dates. NumPy also saves the types of `ml_dtypes`
+    /// (bfloat16, float8, int4) so, and their names are lost.
+    Raw {
+        /// The code in the file.
+        code: String,
+        /// Bytes of an element.
+        size: u64,
+    },
+}
+
+impl Descr {
+    /// Reads a code or a name.
+    ///
+    /// # Errors
+    /// `Unsupported` for pickled objects, and for what is no type of NumPy or none known here.
+    pub(crate) fn parse(text: &str) -> Result<Descr> {
+        let known = named(text).or_else(|| coded(text));
+        known.ok_or_else(|| match text.trim_start_matches(['|', '<', '>', '=']).starts_with('O') {
+            true => Error::unsupported("an array of Python objects, stored as a pickle, which is never run")
+                .help("save its numbers with a numeric dtype"),
+            false => Error::unsupported(format!("unknown dtype {text:?}")),
+        })
+    }
+
+    /// Bytes of one element.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Descr::Plain(dtype, _) => u64::from(dtype.bits().unwrap_or(0) / 8),
+            Descr::Raw { size, .. } => *size,
+        }
+    }
+}
+
+fn named(text: &str) -> Option<Descr> {
+    let name = NAMES.iter().find(|(name, _)| *name == text);
+    name.map(|&(_, dtype)| Descr::Plain(dtype, ByteOrder::Little))
+}
+
+fn coded(text: &str) -> Option<Descr> {
+    let code = text.strip_prefix(['|', '<', '>', '=']).unwrap_or(text);
+    let order = if text.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
+    let kind = code.chars().next()?;
+    let digits = code.strip_prefix(kind)?;
+    let raw = |size: Option<u64>| Some(Descr::Raw { code: text.to_owned(), size: size? });
+    match kind {
+        '?' if digits.is_empty() => Some(Descr::Plain(DType::Bool, order)),
+        'S' | 'V' | 'a' => raw(number(digits)),
+        'U' => raw(number(digits).and_then(|characters| characters.checked_mul(4))),
+        'M' | 'm' => raw(is_date(digits).then_some(8)),
+        _ => {
+            let size = number(digits)?;
+            let &(_, _, dtype) = CODES.iter().find(|&&(k, s, _)| (k, s) == (kind, size))?;
+            // An extended number with its high byte first belongs to other processors, and means something else.
+            let foreign = order == ByteOrder::Big && matches!(dtype, DType::F80 | DType::C160);
+            (!foreign).then_some(Descr::Plain(dtype, order))
+        }
+    }
+}
+
+/// The size of a date and its unit: `8[ns]`, `8`.
+fn is_date(rest: &str) -> bool {
+    rest.strip_prefix('8').is_some_and(|unit| unit.is_empty() || (unit.starts_with('[') && unit.ends_with(']')))
+}
+
+/// Digits and nothing else.
+fn number(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+/// The code under which numbers are written, in little-endian order; `None` for what NumPy has no type of its own for.
+pub(crate) fn code_of(dtype: DType) -> Option<String> {
+    let &(kind, size, _) = CODES.iter().find(|&&(_, _, known)| known == dtype)?;
+    let order = if size == 1 { '|' } else { '<' };
+    Some(format!("{order}{kind}{size}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_pair_off() {
+        for &(kind, size, dtype) in CODES {
+            let code = code_of(dtype).unwrap();
+            assert_eq!(Descr::parse(&code).unwrap(), Descr::Plain(dtype, ByteOrder::Little));
+            assert_eq!(Descr::parse(&format!("={kind}{size}")).unwrap(), Descr::Plain(dtype, ByteOrder::Little));
+            assert_eq!(Descr::parse(&code).unwrap().size(), size);
+        }
+        assert_eq!(code_of(DType::Bf16), None);
+        assert_eq!(code_of(DType::U8).as_deref(), Some("|u1"));
+    }
+
+    #[test]
+    fn byte_orders_names_and_raw_types() {
+        let plain = |text: &str| Descr::parse(text).unwrap();
+        assert_eq!(plain(">f4"), Descr::Plain(DType::F32, ByteOrder::Big));
+        assert_eq!(plain("f4"), Descr::Plain(DType::F32, ByteOrder::Little));
+        assert_eq!(plain("float32"), Descr::Plain(DType::F32, ByteOrder::Little));
+        assert_eq!(plain("?"), Descr::Plain(DType::Bool, ByteOrder::Little));
+        for (code, size) in [("|S5", 5), ("<U5", 20), ("|V2", 2), ("<V2", 2), ("<M8[ns]", 8), ("m8", 8), ("|S0", 0)] {
+            assert_eq!(plain(code), Descr::Raw { code: code.to_owned(), size });
+        }
+    }
+
+    #[test]
+    fn what_is_no_type_is_refused() {
+        let odd =
+            ["", "<", "f", "<f3", "<f+4", "f4 ", "<f04x", "q8", "<U4611686018427387904", "M8[ns", "é4", ">f16", "|V"];
+        for text in odd {
+            assert!(Descr::parse(text).unwrap_err().message().contains("unknown dtype"), "{text}");
+        }
+        assert!(Descr::parse("|O").unwrap_err().message().contains("pickle"));
+    }
+}
