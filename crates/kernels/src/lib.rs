@@ -4,4 +4,5 @@
 //! processor. None does input or output, none starts threads: callers cut the work and call from as many threads as
 //! they like.
 
+pub mod cast;
 pub mod checksum;

@@ -1,0 +1,177 @@
+//! Casts between number formats: one rounding, every lost value counted.
+//!
+//! # The definition
+//! A source code stands for an exact value. It is rounded once, to the nearest value of the target, a tie to the one
+//! with an even code, as if the target's exponents had no end; what then lies above the largest finite value has
+//! overflowed. Subnormal results are kept, signs are kept (formats without negative zero have one zero). A NaN keeps
+//! its sign and as many of its upper payload bits as the target has, and becomes quiet; a target with a single NaN
+//! gets that.
+//!
+//! What overflows becomes, under [`Overflow::Inf`], the target's infinity, or its NaN where it has no infinity; under
+//! [`Overflow::Saturate`], and in targets with neither, the largest finite value of its sign. An infinity stays an
+//! infinity under both; a target without one treats it as overflowed.
+//!
+//! # The tally
+//! Each source number is counted at most once:
+//! - [`Tally::nan`]: the source is a NaN.
+//! - [`Tally::overflow`]: the source is finite and lies beyond the target as above, or is an infinity the target
+//!   lacks; whatever was then written.
+//! - [`Tally::to_zero`]: the source is finite and not zero, the result is zero.
+//! - [`Tally::subnormal`]: the result is not zero and subnormal in the target, while the source was a normal number
+//!   of its own format.
+//!
+//! # Rooms
+//! A [`Room`] is one implementation of all this. The scalar room is the definition, the others are fast, and all
+//! give the same bits and the same counts. [`cast`] takes the fastest the processor has.
+//!
+//! ```
+//! use weightlift_core::DType;
+//! use weightlift_kernels::cast::{CastPair, Overflow, cast};
+//! let pair = CastPair::new(DType::F32, DType::F16).unwrap();
+//! let source: Vec<u8> = [1.0f32, 1e6, 1e-9].iter().flat_map(|x| x.to_le_bytes()).collect();
+//! let mut halves = [0; 6];
+//! let tally = cast(pair, Overflow::Inf, &source, &mut halves);
+//! assert_eq!(halves, [0x00, 0x3c, 0x00, 0x7c, 0x00, 0x00]);
+//! assert_eq!((tally.overflow, tally.to_zero), (1, 1));
+//! ```
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod format;
+mod limits;
+mod portable;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use format::Element;
+use weightlift_core::DType;
+
+/// Two dtypes between which a cast is defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CastPair {
+    from: DType,
+    to: DType,
+}
+
+impl CastPair {
+    /// `None` where no cast leads from `from` to `to`, and where both are the same: that is a copy of bytes.
+    pub fn new(from: DType, to: DType) -> Option<CastPair> {
+        (from != to && Element::of(from).is_some() && Element::of(to).is_some()).then_some(CastPair { from, to })
+    }
+
+    /// Every pair there is.
+    pub fn all() -> impl Iterator<Item = CastPair> {
+        let to = |from: DType| DType::ALL.iter().filter_map(move |&to| CastPair::new(from, to));
+        DType::ALL.iter().flat_map(move |&from| to(from))
+    }
+
+    /// The source's dtype.
+    pub fn from(self) -> DType {
+        self.from
+    }
+
+    /// The target's dtype.
+    pub fn to(self) -> DType {
+        self.to
+    }
+}
+
+/// What to write for values beyond the target. To refuse them, look at [`Tally::overflow`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// The target's infinity, else its NaN, else as [`Overflow::Saturate`].
+    Inf,
+    /// The largest finite value of the same sign.
+    Saturate,
+}
+
+/// What a cast took from its source, in numbers; the [module](self) says when each is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Numbers beyond the target.
+    pub overflow: u64,
+    /// Numbers other than zero that became zero.
+    pub to_zero: u64,
+    /// Normal numbers that became subnormal.
+    pub subnormal: u64,
+    /// NaNs in the source.
+    pub nan: u64,
+}
+
+impl Tally {
+    /// Adds what another part of the same tensor lost.
+    pub fn merge(&mut self, other: &Tally) {
+        self.overflow += other.overflow;
+        self.to_zero += other.to_zero;
+        self.subnormal += other.subnormal;
+        self.nan += other.nan;
+    }
+}
+
+/// An implementation of the casts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Room {
+    /// The definition, one number at a time.
+    Scalar,
+    /// Plain loops, for every processor.
+    Portable,
+    /// x86-64 with AVX2 and F16C.
+    Avx2,
+}
+
+impl Room {
+    /// The rooms this processor can use, slowest first.
+    pub fn available() -> Vec<Room> {
+        [Room::Scalar, Room::Portable, Room::Avx2].into_iter().filter(|room| room.is_available()).collect()
+    }
+
+    /// The fastest of [`Room::available`].
+    pub fn best() -> Room {
+        if Room::Avx2.is_available() { Room::Avx2 } else { Room::Portable }
+    }
+
+    /// Whether this processor can use it. The answer is found once and remembered.
+    pub fn is_available(self) -> bool {
+        match self {
+            Room::Scalar | Room::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Room::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Room::Avx2 => false,
+        }
+    }
+}
+
+/// Casts the dense little-endian elements in `src` into `dst`, neither of which needs any alignment. Elements
+/// narrower than a byte come and go one per byte.
+///
+/// # Panics
+/// If the lengths are not those of one and the same number of elements.
+pub fn cast(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
+    cast_in(Room::best(), pair, overflow, src, dst)
+}
+
+/// [`cast`] in a given room, or in the definition's where that one is not available or has no loop for the pair.
+///
+/// # Panics
+/// As [`cast`].
+pub fn cast_in(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
+    let (Some(from), Some(to)) = (Element::of(pair.from), Element::of(pair.to)) else { return Tally::default() };
+    let whole = src.len().is_multiple_of(from.bytes) && dst.len().is_multiple_of(to.bytes);
+    let (elements, room_for) = (src.len() / from.bytes, dst.len() / to.bytes);
+    assert!(whole && elements == room_for, "{} bytes of {} for {} of {}", src.len(), pair.from, dst.len(), pair.to);
+    run_fast(room, pair, overflow, src, dst).unwrap_or_else(|| scalar::run(from, to, overflow, src, dst))
+}
+
+/// The cast in the room's own loop, if it has one for the pair and can be used.
+fn run_fast(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+    match room {
+        Room::Scalar => None,
+        Room::Portable => portable::run(pair, overflow, src, dst),
+        #[cfg(target_arch = "x86_64")]
+        Room::Avx2 => avx2::run(pair, overflow, src, dst).or_else(|| portable::run(pair, overflow, src, dst)),
+        #[cfg(not(target_arch = "x86_64"))]
+        Room::Avx2 => portable::run(pair, overflow, src, dst),
+    }
+}
