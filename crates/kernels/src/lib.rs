@@ -6,3 +6,5 @@
 
 pub mod cast;
 pub mod checksum;
+pub mod strided;
+pub mod swap;
