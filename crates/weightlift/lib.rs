@@ -1,1 +1,37 @@
-//! weightlift.
+//! weightlift converts and edits model checkpoints: TensorFlow bundles, PyTorch files, safetensors, any to any, with
+//! dtype casts and renames, for files of many gigabytes, with nothing of TensorFlow or PyTorch installed.
+//!
+//! ```no_run
+//! use weightlift::{CastRule, DType, Pattern, Plan, Rename, SaveOptions};
+//!
+//! # fn main() -> weightlift::Result<()> {
+//! let checkpoint = weightlift::open("bert_model.ckpt")?;
+//! for entry in &checkpoint.catalog().entries {
+//!     println!("{} {} {}", entry.name, entry.dtype, entry.shape);
+//! }
+//! let plan = Plan::new()
+//!     .exclude([Pattern::new("**/adam_[mv]")?])
+//!     .rename(Rename::new("/", ".")?)
+//!     .cast(CastRule::floats_to(DType::F16));
+//! let report = checkpoint.save(&plan, "half.pt", &SaveOptions::default())?;
+//! println!("{} tensors, {} bytes", report.tensors, report.bytes_written());
+//! # Ok(()) }
+//! ```
+//!
+//! Each format is a crate of its own that can be used without the rest: `weightlift-tf`, `weightlift-torch`,
+//! `weightlift-safetensors`, `weightlift-npy`.
+#![forbid(unsafe_code)]
+
+mod open;
+mod save;
+
+pub use open::{Opened, formats, open, open_in};
+pub use save::{SaveOptions, choose_format};
+pub use weightlift_convert::{
+    CastReport, CastRule, Change, KeyChoice, LeftOut, OnOverflow, OutputSpec, Pattern, Plan, Progress, Rename, Report,
+    Resolved, Step, planned_memory,
+};
+pub use weightlift_core::{
+    Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Files, Format, Key, KeyPath, Kind, OpenOptions, Result,
+    Shape,
+};

@@ -1,2 +1,9 @@
-//! The command.
-fn main() {}
+//! The `weightlift` command.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,1 +1,29 @@
-//! Plans and the pipeline that carries them out: tiles, workers, checks.
+//! Plans and the pipeline that carries them out.
+//!
+//! A [`Plan`] is a list of [`Step`]s. [`Plan::resolve`] applies it to a catalog and a [`Target`] without touching a
+//! tensor byte: names are made, collisions and unmatched rules found, casts chosen, what the target cannot hold is
+//! decided. [`convert`] then streams tiles through a pool of workers: read, verify, cast, write.
+//!
+//! This crate knows no format by name: what it must know of one is data on entries and in
+//! [`weightlift_core::Capabilities`].
+#![forbid(unsafe_code)]
+
+mod blueprint;
+mod key;
+mod pattern;
+mod plan;
+mod rename;
+mod report;
+mod run;
+mod step;
+mod target;
+mod tiles;
+
+pub use key::KeyChoice;
+pub use pattern::Pattern;
+pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
+pub use rename::Rename;
+pub use report::{CastReport, Report};
+pub use run::{Conversion, OnOverflow, Options, Progress, convert, planned_memory};
+pub use step::{CastRule, Step};
+pub use target::Target;

@@ -37,8 +37,9 @@ pub(crate) mod strided {
     }
 }
 
-pub(crate) mod swap {
-    pub(crate) fn byteswap(unit: usize, bytes: &mut [u8]) {
+pub mod swap {
+    /// Interim.
+    pub fn byteswap(unit: usize, bytes: &mut [u8]) {
         if unit > 1 {
             bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
         }

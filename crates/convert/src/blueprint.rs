@@ -1,0 +1,216 @@
+//! From a resolved plan to a manifest and the jobs that fill its blobs.
+
+use crate::plan::{Change, OutputSpec, Resolved};
+use crate::target::Target;
+use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
+use std::collections::HashMap;
+use weightlift_core::{
+    BlobId, ByteOrder, ByteRange, Catalog, Checksum, DType, Entry, EntryId, Extent, Layout, Manifest, Origin, Output,
+    Packing, Part, Region, Result, Shape, SourceId,
+};
+use weightlift_io::run_of;
+use weightlift_kernels::cast::CastPair;
+use weightlift_kernels::checksum::{Algorithm, Digest};
+
+/// How the elements of a job are read.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// They follow each other in the source.
+    Run { source: SourceId, bytes: ByteRange, order: ByteOrder },
+    /// They are picked box by box.
+    Boxes,
+}
+
+/// What fills one blob.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) entry: EntryId,
+    pub(crate) blob: BlobId,
+    /// The first output over the blob.
+    pub(crate) output: usize,
+    pub(crate) dtype: DType,
+    pub(crate) cast: Option<CastPair>,
+    pub(crate) way: Way,
+    pub(crate) tiles: Tiles,
+    /// Bytes of an element as it is read.
+    pub(crate) read: u64,
+    /// Bytes of an element as it is written.
+    pub(crate) written: u64,
+    /// The checksum that its bytes are verified against while they pass.
+    pub(crate) check: Option<usize>,
+}
+
+impl Job {
+    /// Bytes it reads.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tiles.elements() * self.read
+    }
+}
+
+/// A stored checksum to verify.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) entry: EntryId,
+    pub(crate) source: SourceId,
+    pub(crate) range: ByteRange,
+    pub(crate) checksum: Checksum,
+    /// Collects what passes, where a job reads the range exactly once; otherwise a pass of its own comes first.
+    pub(crate) digest: Option<(Digest, u32)>,
+}
+
+/// Everything the pipeline needs.
+#[derive(Debug, Default)]
+pub(crate) struct Blueprint {
+    pub(crate) manifest: Manifest,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) checks: Vec<Check>,
+    /// Entries whose format checks them itself.
+    pub(crate) of_format: Vec<EntryId>,
+}
+
+impl Blueprint {
+    pub(crate) fn new(resolved: &Resolved, catalog: &Catalog, target: &Target, verify: bool) -> Result<Blueprint> {
+        let mut blueprint = Blueprint::default();
+        let leaders = leaders(resolved, catalog, target);
+        let mut own: Vec<usize> = (0..leaders.len()).filter(|&index| leaders[index] == index).collect();
+        if catalog.format == target.id {
+            // Back into the same format: data keep the order that they have there.
+            own.sort_by_key(|&index| position(catalog.entry(resolved.outputs[index].entry)));
+        }
+        let mut blobs = HashMap::new();
+        for index in own {
+            let job = blueprint.add_job(index, &resolved.outputs[index], catalog)?;
+            blobs.insert(index, job);
+        }
+        for (index, output) in resolved.outputs.iter().enumerate() {
+            let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
+            blueprint.manifest.tensors.push(describe(output, blob));
+        }
+        if let Some(extras) = &catalog.extras {
+            blueprint.manifest.extras.push((0, extras.clone()));
+        }
+        blueprint.jobs.sort_by_key(|job| position(catalog.entry(job.entry)));
+        if verify {
+            blueprint.plan_checks(catalog)?;
+        }
+        Ok(blueprint)
+    }
+
+    fn add_job(&mut self, index: usize, output: &OutputSpec, catalog: &Catalog) -> Result<BlobId> {
+        let entry = catalog.entry(output.entry);
+        let (way, tiles, read) = way_of(entry)?;
+        let cast = match output.change {
+            Change::Cast(pair) => Some(pair),
+            Change::Copy => None,
+        };
+        let written = match cast {
+            Some(_) => output.to.element_bytes(output.packing).unwrap_or(read),
+            None => read,
+        };
+        let blob = self.manifest.add_blob(output.bytes, carried_checksum(entry, &way, cast));
+        let dtype = entry.dtype;
+        let check = None;
+        self.jobs.push(Job { entry: output.entry, blob, output: index, dtype, cast, way, tiles, read, written, check });
+        Ok(blob)
+    }
+
+    /// Lists every stored checksum once, fused into a job where one reads its range exactly once.
+    fn plan_checks(&mut self, catalog: &Catalog) -> Result<()> {
+        let mut known = HashMap::new();
+        for job in &mut self.jobs {
+            let (Way::Run { source, bytes, .. }, [extent]) = (&job.way, catalog.entry(job.entry).extents()?) else {
+                continue;
+            };
+            let Some((algorithm, stored)) = extent.checksum.and_then(Algorithm::expected) else { continue };
+            if *bytes == extent.bytes && bytes.len() > 0 && !known.contains_key(&(*source, *bytes)) {
+                known.insert((*source, *bytes), ());
+                job.check = Some(self.checks.len());
+                self.checks.push(check(job.entry, extent, Some((Digest::new(algorithm), stored))));
+            }
+        }
+        for job in &self.jobs {
+            for extent in catalog.entry(job.entry).extents()? {
+                match extent.checksum {
+                    Some(Checksum::OfFormat(_)) => self.of_format.push(job.entry),
+                    Some(_) if known.insert((extent.source, extent.bytes), ()).is_none() => {
+                        self.checks.push(check(job.entry, extent, None));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.of_format.dedup();
+        Ok(())
+    }
+}
+
+fn check(entry: EntryId, extent: &Extent, digest: Option<(Digest, u32)>) -> Check {
+    let checksum = extent.checksum.unwrap_or(Checksum::OfFormat(0));
+    Check { entry, source: extent.source, range: extent.bytes, checksum, digest }
+}
+
+/// For every output the first output whose blob it can share: itself where it shares none.
+fn leaders(resolved: &Resolved, catalog: &Catalog, target: &Target) -> Vec<usize> {
+    let mut first = HashMap::new();
+    let mut leaders = Vec::with_capacity(resolved.outputs.len());
+    for (index, output) in resolved.outputs.iter().enumerate() {
+        leaders.push(match catalog.entry(output.entry).extents() {
+            Ok([extent]) if target.capabilities.shares_storage => {
+                let place = (extent.source, extent.bytes, &extent.layout, extent.order, extent.packing);
+                *first.entry((place, &output.shape, output.from, output.to)).or_insert(index)
+            }
+            _ => index,
+        });
+    }
+    leaders
+}
+
+/// Where the bytes of an entry begin.
+fn position(entry: &Entry) -> (SourceId, u64) {
+    let first = entry.extents().ok().and_then(|extents| extents.first());
+    first.map_or((SourceId(0), 0), |extent| (extent.source, extent.bytes.start()))
+}
+
+/// How an entry is read, its tiles, and the bytes of one element of them.
+fn way_of(entry: &Entry) -> Result<(Way, Tiles, u64)> {
+    let extents = entry.extents()?;
+    let packing = extents.first().map_or(Packing::Dense, |extent| extent.packing);
+    if let [extent] = extents {
+        let element = entry.dtype.element_bytes(extent.packing);
+        let run = match element {
+            Some(element) => run_of(extent, element, &Region::whole(&entry.shape)),
+            // Opaque bytes, and elements that are no whole bytes: the stored bytes as they are.
+            None => Some(extent.bytes),
+        };
+        if let Some(bytes) = run {
+            let (read, order) =
+                (element.unwrap_or(1), if element.is_some() { extent.order } else { ByteOrder::Little });
+            let flat = Shape::new([bytes.len() / read])?;
+            return Ok((Way::Run { source: extent.source, bytes, order }, Tiles::of(&flat, RUN_TILE / read), read));
+        }
+    }
+    let read = entry.dtype.element_bytes(packing).unwrap_or(1);
+    Ok((Way::Boxes, Tiles::of(&entry.shape, BOX_TILE / read), read))
+}
+
+/// The stored checksum that stays true for a blob: its bytes are those of the extent's whole range.
+fn carried_checksum(entry: &Entry, way: &Way, cast: Option<CastPair>) -> Option<Checksum> {
+    match (way, entry.extents().ok()?) {
+        (Way::Run { bytes, order: ByteOrder::Little, .. }, [extent]) if cast.is_none() && *bytes == extent.bytes => {
+            extent.checksum
+        }
+        _ => None,
+    }
+}
+
+fn describe(output: &OutputSpec, blob: BlobId) -> Output {
+    Output {
+        path: output.path.clone(),
+        name: output.name.clone(),
+        dtype: output.to,
+        packing: output.packing,
+        shape: output.shape.clone(),
+        parts: vec![Part { blob, layout: Layout::contiguous(&output.shape), region: Region::whole(&output.shape) }],
+        origin: Some(Origin { input: 0, entry: output.entry }),
+    }
+}

@@ -1,0 +1,412 @@
+//! The pipeline: workers that read, verify, cast, and write tiles.
+
+use crate::blueprint::{Blueprint, Check, Job, Way};
+use crate::plan::Resolved;
+use crate::report::{CastReport, Report};
+use crate::target::Target;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
+use weightlift_io::swap;
+use weightlift_io::{Scratch, Sources, mismatch, read_box, verify_range};
+use weightlift_kernels::cast::{self, Overflow, Tally};
+
+/// What a finite value beyond the target's range becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnOverflow {
+    /// Nothing is written; the tensors and counts are named.
+    #[default]
+    Error,
+    /// The target's infinity.
+    Inf,
+    /// The target's largest finite value.
+    Saturate,
+}
+
+/// How a plan is carried out.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Number of worker threads.
+    pub threads: usize,
+    /// What becomes of values beyond the target's range.
+    pub on_overflow: OnOverflow,
+    /// Whether stored checksums of the input are verified.
+    pub verify: bool,
+    /// Whether existing files may be replaced.
+    pub replace: bool,
+}
+
+impl Default for Options {
+    /// One worker a processor, errors on overflow, verified, nothing replaced.
+    fn default() -> Options {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { threads, on_overflow: OnOverflow::Error, verify: true, replace: false }
+    }
+}
+
+/// Hears how far the work is. Called from many threads.
+pub trait Progress: Sync {
+    /// The work begins; so many bytes will be read.
+    fn begin(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
+    /// So many more bytes were read.
+    fn advance(&self, bytes: u64) {
+        let _ = bytes;
+    }
+}
+
+/// Tells nobody.
+impl Progress for () {}
+
+/// The input and the output of a conversion.
+pub struct Conversion<'a> {
+    /// Where both lie.
+    pub files: Arc<dyn Files>,
+    /// The input.
+    pub input: &'a dyn Checkpoint,
+    /// The format of the output.
+    pub format: &'a dyn Format,
+    /// What the format holds.
+    pub target: &'a Target,
+    /// The path of the output.
+    pub output: &'a Path,
+}
+
+/// Carries out a resolved plan: tiles go through a pool of workers, so memory does not grow with the checkpoint.
+///
+/// # Errors
+/// `Checksum` or `Malformed` for damaged input, `Request` for values that overflow under [`OnOverflow::Error`] and for
+/// outputs that exist, `Io`. Nothing bears the output's name then.
+pub fn convert(
+    conversion: &Conversion<'_>,
+    resolved: Resolved,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report> {
+    let start = Instant::now();
+    let catalog = conversion.input.catalog();
+    let blueprint = Blueprint::new(&resolved, catalog, conversion.target, options.verify)?;
+    let folder = folder_of(conversion.output);
+    room_for(conversion.files.as_ref(), &folder, blueprint.manifest.bytes())?;
+    let sources = Sources::new(conversion.files.as_ref(), conversion.input, &folder);
+    let bytes_read = blueprint.jobs.iter().map(Job::bytes).sum();
+    progress.begin(bytes_read);
+    let run = Run::new(conversion, &blueprint, &sources, options, progress);
+    run.verify_apart()?;
+    let mut write_options = WriteOptions::default();
+    write_options.replace = options.replace;
+    let manifest = blueprint.manifest.clone();
+    let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
+    run.tiles(writer.as_ref())?;
+    run.checks_passed()?;
+    let casts = run.casts(&resolved)?;
+    let mut written = writer.finish()?;
+    let mut notes = resolved.warnings.clone();
+    notes.append(&mut written.notes);
+    Ok(Report {
+        tensors: resolved.outputs.len(),
+        bytes_read,
+        files: written.files,
+        elapsed: start.elapsed(),
+        casts,
+        kept: kept(&resolved),
+        left_out: resolved.left_out,
+        notes,
+    })
+}
+
+/// The folder of a path; the current one for a bare name.
+fn folder_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_path_buf()
+}
+
+fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
+    match files.free_space(folder) {
+        Ok(Some(free)) if free < bytes => {
+            let message = format!("the output needs {bytes} bytes, but only {free} are free there");
+            Err(Error::request(message).in_file(folder).help("free some room or write to another disk"))
+        }
+        // A file system that does not know its room shows it when the output is reserved.
+        _ => Ok(()),
+    }
+}
+
+/// How many tensors of each dtype were not cast.
+fn kept(resolved: &Resolved) -> Vec<(DType, usize)> {
+    let mut kept: Vec<(DType, usize)> = Vec::new();
+    for output in resolved.outputs.iter().filter(|output| matches!(output.change, crate::Change::Copy)) {
+        match kept.iter_mut().find(|(dtype, _)| *dtype == output.to) {
+            Some((_, count)) => *count += 1,
+            None => kept.push((output.to, 1)),
+        }
+    }
+    kept
+}
+
+/// A piece of work that a worker claims: jobs that are small, or tiles of a large one.
+enum Task {
+    Jobs(std::ops::Range<usize>),
+    Tiles(usize, std::ops::Range<u64>),
+}
+
+/// Bytes of small jobs that are claimed at once, and of tiles of a large one.
+const TASK: u64 = 1 << 20;
+
+struct Run<'a> {
+    input: &'a dyn Checkpoint,
+    blueprint: &'a Blueprint,
+    sources: &'a Sources<'a>,
+    options: &'a Options,
+    progress: &'a dyn Progress,
+    tallies: Vec<Mutex<Tally>>,
+    /// A value was lost that must not be: from now on everything is counted and nothing written.
+    lost: AtomicBool,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        conversion: &'a Conversion<'_>,
+        blueprint: &'a Blueprint,
+        sources: &'a Sources<'a>,
+        options: &'a Options,
+        progress: &'a dyn Progress,
+    ) -> Run<'a> {
+        let tallies = blueprint.jobs.iter().map(|_| Mutex::default()).collect();
+        Run { input: conversion.input, blueprint, sources, options, progress, tallies, lost: AtomicBool::new(false) }
+    }
+
+    /// Verifies what no job reads exactly once, before the output is begun.
+    fn verify_apart(&self) -> Result<()> {
+        let apart: Vec<&Check> = self.blueprint.checks.iter().filter(|check| check.digest.is_none()).collect();
+        let of_format = if self.options.verify { self.blueprint.of_format.as_slice() } else { &[] };
+        self.parallel(
+            apart.len() + of_format.len(),
+            || (),
+            |(), at| {
+                let (entry, result) = match apart.get(at) {
+                    Some(check) => (check.entry, self.verify(check)),
+                    None => (of_format[at - apart.len()], self.input.verify(of_format[at - apart.len()])),
+                };
+                result.map_err(|error| error.in_tensor(&self.input.catalog().entry(entry).name))
+            },
+        )
+    }
+
+    fn verify(&self, check: &Check) -> Result<()> {
+        verify_range(&self.sources.get(check.source)?, check.range, check.checksum)
+    }
+
+    /// Sends every tile through the workers.
+    fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
+        let tasks = self.tasks();
+        self.parallel(tasks.len(), Buffers::default, |buffers, at| match &tasks[at] {
+            Task::Jobs(jobs) => jobs.clone().try_for_each(|job| self.job(job, 0..u64::MAX, writer, buffers)),
+            Task::Tiles(job, tiles) => self.job(*job, tiles.clone(), writer, buffers),
+        })
+    }
+
+    fn tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let (mut first, mut bytes) = (0, 0);
+        for (index, job) in self.blueprint.jobs.iter().enumerate() {
+            let small = job.bytes() <= TASK;
+            if !small || bytes + job.bytes() > TASK {
+                tasks.push(Task::Jobs(first..index));
+                (first, bytes) = (index, 0);
+            }
+            if small {
+                bytes += job.bytes();
+                continue;
+            }
+            let count = job.tiles.count();
+            let step = (count / (job.bytes() / TASK).max(1)).max(1);
+            let starts = (0..count).step_by(step as usize);
+            tasks.extend(starts.map(|start| Task::Tiles(index, start..(start + step).min(count))));
+            first = index + 1;
+        }
+        tasks.push(Task::Jobs(first..self.blueprint.jobs.len()));
+        tasks.retain(|task| !matches!(task, Task::Jobs(jobs) if jobs.is_empty()));
+        tasks
+    }
+
+    fn job(
+        &self,
+        index: usize,
+        tiles: std::ops::Range<u64>,
+        writer: &dyn CheckpointWriter,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        let job = &self.blueprint.jobs[index];
+        let mut tally = Tally::default();
+        for tile in tiles.start..tiles.end.min(job.tiles.count()) {
+            self.tile(job, tile, writer, buffers, &mut tally)
+                .map_err(|error| error.in_tensor(&self.input.catalog().entry(job.entry).name))?;
+        }
+        if job.cast.is_some() {
+            self.tallies[index].lock().unwrap_or_else(PoisonError::into_inner).merge(&tally);
+        }
+        Ok(())
+    }
+
+    fn tile(
+        &self,
+        job: &Job,
+        tile: u64,
+        writer: &dyn CheckpointWriter,
+        buffers: &mut Buffers,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let (first, count) = job.tiles.run(tile);
+        let Buffers { source, cast: output, scratch } = buffers;
+        source.resize((count * job.read) as usize, 0);
+        self.read(job, tile, first, source, scratch)?;
+        let bytes = match job.cast {
+            None => &*source,
+            Some(pair) => {
+                output.resize((count * job.written) as usize, 0);
+                let policy = match self.options.on_overflow {
+                    OnOverflow::Saturate => Overflow::Saturate,
+                    OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
+                };
+                let counted = cast::cast(pair, policy, source, output);
+                if counted.overflow > 0 && self.options.on_overflow == OnOverflow::Error {
+                    self.lost.store(true, Ordering::Relaxed);
+                }
+                tally.merge(&counted);
+                &*output
+            }
+        };
+        if !self.lost.load(Ordering::Relaxed) {
+            writer.write_at(job.blob, first * job.written, bytes)?;
+        }
+        self.progress.advance(source.len() as u64);
+        Ok(())
+    }
+
+    fn read(&self, job: &Job, tile: u64, first: u64, bytes: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        let Way::Run { source, bytes: range, order } = &job.way else {
+            let entry = self.input.catalog().entry(job.entry);
+            return read_box(self.sources, entry, &job.tiles.region(tile), bytes, scratch);
+        };
+        let offset = first * job.read;
+        self.sources.get(*source)?.read_exact_at(bytes, range.start() + offset)?;
+        if let Some((digest, _)) = job.check.and_then(|check| self.blueprint.checks[check].digest.as_ref()) {
+            digest.add(offset, bytes.len() as u64, digest.algorithm().of(bytes));
+        }
+        if *order == ByteOrder::Big {
+            swap::byteswap(job.dtype.swap_unit(), bytes);
+        }
+        Ok(())
+    }
+
+    /// Compares the checksums of what passed with what was stored.
+    fn checks_passed(&self) -> Result<()> {
+        for check in &self.blueprint.checks {
+            let Some((digest, stored)) = &check.digest else { continue };
+            match digest.finish(check.range.len()) {
+                Some(computed) if computed == *stored => {}
+                computed => {
+                    let name = &self.input.catalog().entry(check.entry).name;
+                    let error = mismatch(*stored, computed.unwrap_or_default()).in_tensor(name);
+                    let path = self.sources.get(check.source)?.path().to_path_buf();
+                    return Err(error.in_file(path).at(check.range.start()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The counts of all casts, in output order.
+    fn casts(&self, resolved: &Resolved) -> Result<Vec<CastReport>> {
+        let mut casts: Vec<(usize, CastReport)> = Vec::new();
+        for (job, tally) in self.blueprint.jobs.iter().zip(&self.tallies) {
+            if let Some(pair) = job.cast {
+                let name = resolved.outputs[job.output].name.clone();
+                let tally = *tally.lock().unwrap_or_else(PoisonError::into_inner);
+                casts.push((job.output, CastReport { name, from: pair.from(), to: pair.to(), tally }));
+            }
+        }
+        casts.sort_by_key(|(output, _)| *output);
+        let casts: Vec<_> = casts.into_iter().map(|(_, cast)| cast).collect();
+        if self.lost.load(Ordering::Relaxed) { Err(overflowed(&casts)) } else { Ok(casts) }
+    }
+
+    /// Calls `work` for `0..count` from all workers; the first error stops them.
+    fn parallel<B>(
+        &self,
+        count: usize,
+        buffers: impl Fn() -> B + Sync,
+        work: impl Fn(&mut B, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let worker = || {
+            let mut own = buffers();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= count {
+                    return;
+                }
+                if let Err(error) = work(&mut own, at) {
+                    next.store(count, Ordering::Relaxed);
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    if failed.as_ref().is_none_or(|(first, _)| at < *first) {
+                        *failed = Some((at, error));
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let others = self.options.threads.clamp(1, count.max(1)) - 1;
+            (0..others).for_each(|_| drop(scope.spawn(worker)));
+            worker();
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Buffers {
+    source: Vec<u8>,
+    cast: Vec<u8>,
+    scratch: Scratch,
+}
+
+fn overflowed(casts: &[CastReport]) -> Error {
+    const SHOWN: usize = 10;
+    let bad: Vec<_> = casts.iter().filter(|cast| cast.tally.overflow > 0).collect();
+    let values: u64 = bad.iter().map(|cast| cast.tally.overflow).sum();
+    let mut list: Vec<_> = bad
+        .iter()
+        .take(SHOWN)
+        .map(|cast| format!("{:?} ({} of {} to {})", cast.name, cast.tally.overflow, cast.from, cast.to))
+        .collect();
+    if bad.len() > SHOWN {
+        list.push(format!("and {} more", bad.len() - SHOWN));
+    }
+    let (value, tensor) = (plural(values, "value"), plural(bad.len() as u64, "tensor"));
+    Error::request(format!("{value} in {tensor} are out of range: {}; nothing was written", list.join(", ")))
+        .help("--on-overflow inf or saturate writes them, --dtype bf16 or an exception NAME=f32 keeps them")
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Bytes that a conversion holds at once: tiles in flight and the index.
+pub fn planned_memory(resolved: &Resolved, threads: usize) -> u64 {
+    use crate::tiles::{BOX_TILE, RUN_TILE};
+    /// What an entry, its output and its job take, names included; measured on 100,000 tensors.
+    const INDEX: u64 = 1200;
+    const PROGRAM: u64 = 8 << 20;
+    let widest = if resolved.outputs.is_empty() { RUN_TILE } else { 4 * BOX_TILE };
+    PROGRAM + threads as u64 * widest + resolved.outputs.len() as u64 * INDEX
+}

@@ -1,0 +1,174 @@
+//! What the target can hold, decided before a byte moves.
+
+use crate::plan::{Change, Item, LeftOut, OutputSpec, Resolved};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use weightlift_core::{Capabilities, Catalog, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
+use weightlift_kernels::cast::CastPair;
+
+/// How much larger than its storage a view may become.
+const MOST_EXPANSION: u64 = 1000;
+
+/// The format to write, as the plan sees it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its id.
+    pub id: &'static str,
+    /// Its name for people.
+    pub name: &'static str,
+    /// What it holds.
+    pub capabilities: Capabilities,
+    /// Leaves out what it cannot hold instead of failing.
+    pub skip_unsupported: bool,
+    /// Lets a view grow more than 1000-fold when it is written dense.
+    pub allow_expand: bool,
+}
+
+/// What becomes of one tensor.
+enum Fate {
+    Written(Box<OutputSpec>),
+    LeftOut(String),
+    Refused(String),
+}
+
+/// Decides the fate of every item; refusals are listed together.
+pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Result<Resolved> {
+    let mut resolved = Resolved::default();
+    let mut refused: Vec<LeftOut> = Vec::new();
+    let left_out = |item: &Item, why| LeftOut { name: item.name.clone(), dtype: catalog.entry(item.entry).dtype, why };
+    for item in items {
+        match fate(&item, catalog, target) {
+            Fate::Written(output) => resolved.outputs.push(*output),
+            Fate::LeftOut(why) => resolved.left_out.push(left_out(&item, why)),
+            Fate::Refused(why) => refused.push(left_out(&item, why)),
+        }
+    }
+    names_differ(&resolved.outputs, catalog, target)?;
+    if !refused.is_empty() && !target.skip_unsupported {
+        return Err(list(&refused, target));
+    }
+    resolved.left_out.append(&mut refused);
+    Ok(resolved)
+}
+
+fn fate(item: &Item, catalog: &Catalog, target: &Target) -> Fate {
+    let entry = catalog.entry(item.entry);
+    if let Data::Absent(why) = &entry.data {
+        return Fate::LeftOut(format!("has no readable values: {why}"));
+    }
+    if entry.dtype.is_opaque() {
+        return match (target.capabilities.holds)(entry.dtype).filter(|_| catalog.format == target.id) {
+            Some(packing) => written_or_refused(item, entry, entry.dtype, Change::Copy, packing, target),
+            None => Fate::LeftOut(format!("a {} cannot hold {} tensors", target.name, entry.dtype)),
+        };
+    }
+    let wanted = item.mark.unwrap_or(entry.dtype);
+    let Some((to, packing)) = home(wanted, target) else {
+        return Fate::Refused(format!("a {} cannot hold {wanted}", target.name));
+    };
+    match change(entry, to, packing) {
+        Some(change) => written_or_refused(item, entry, to, change, packing, target),
+        None => Fate::Refused(format!("there is no cast from {} to {to} as a {} stores it", entry.dtype, target.name)),
+    }
+}
+
+fn written_or_refused(
+    item: &Item,
+    entry: &Entry,
+    to: DType,
+    change: Change,
+    packing: Packing,
+    target: &Target,
+) -> Fate {
+    if let Some(problem) = (target.capabilities.name_problem)(&item.name) {
+        return Fate::Refused(format!("the name {problem}"));
+    }
+    let bytes = if to.is_opaque() { Some(entry.bytes) } else { to.bytes(entry.shape.elements(), packing) };
+    let Some(bytes) = bytes else { return Fate::Refused(format!("{to} of shape {} is too large", entry.shape)) };
+    let stored: u64 = entry.extents().unwrap_or_default().iter().map(|extent| extent.bytes.len()).sum();
+    if entry.bytes / MOST_EXPANSION > stored && !target.allow_expand {
+        let why = format!("it is a view that would grow from {stored} to {bytes} bytes: --allow-expand lets it");
+        return Fate::Refused(why);
+    }
+    Fate::Written(Box::new(OutputSpec {
+        entry: item.entry,
+        path: item.path.clone(),
+        name: item.name.clone(),
+        from: entry.dtype,
+        to,
+        change,
+        packing,
+        shape: entry.shape.clone(),
+        bytes,
+    }))
+}
+
+/// The dtype under which the target holds `dtype` without loss: itself, or for quantized and narrow integers the
+/// plain integer of the same value.
+fn home(dtype: DType, target: &Target) -> Option<(DType, Packing)> {
+    let plain = match dtype {
+        DType::Qi8 | DType::I4 | DType::I2 => DType::I8,
+        DType::Qu8 | DType::U4 | DType::U2 => DType::U8,
+        DType::Qi16 => DType::I16,
+        DType::Qu16 => DType::U16,
+        DType::Qi32 => DType::I32,
+        other => other,
+    };
+    let holds = |dtype: DType| Some((dtype, (target.capabilities.holds)(dtype)?));
+    holds(dtype).or_else(|| holds(plain))
+}
+
+/// What brings the entry's elements into `to` under `packing`, if anything does.
+fn change(entry: &Entry, to: DType, packing: Packing) -> Option<Change> {
+    let same_packing = |extent: &Extent| {
+        extent.packing == packing || entry.dtype.element_bytes(extent.packing) == to.element_bytes(packing)
+    };
+    let extents = entry.extents().ok()?;
+    let whole_and_dense =
+        |extent: &Extent| extents.len() == 1 && extent.layout.offset == 0 && extent.layout.is_contiguous(&entry.shape);
+    let sub_byte = |extent: &Extent| entry.dtype.element_bytes(extent.packing).is_none();
+    if extents.iter().any(|extent| sub_byte(extent) && !whole_and_dense(extent)) {
+        return None;
+    }
+    let same_bits = entry.dtype.bits() == to.bits() && entry.dtype.class() == Class::Quantized;
+    if (entry.dtype == to || same_bits) && extents.iter().all(same_packing) {
+        return Some(Change::Copy);
+    }
+    let whole_bytes = |dtype: DType, packing| dtype.element_bytes(packing).is_some();
+    let castable = whole_bytes(to, packing) && extents.iter().all(|extent| whole_bytes(entry.dtype, extent.packing));
+    CastPair::new(entry.dtype, to).filter(|_| castable).map(Change::Cast)
+}
+
+fn names_differ(outputs: &[OutputSpec], catalog: &Catalog, target: &Target) -> Result<()> {
+    let mut seen = HashMap::new();
+    for output in outputs {
+        let key = if target.capabilities.nests { Key::Path(&output.path) } else { Key::Name(&output.name) };
+        match seen.entry(key) {
+            Slot::Vacant(slot) => drop(slot.insert(output)),
+            Slot::Occupied(first) => {
+                let (a, b) = (catalog.entry(first.get().entry), catalog.entry(output.entry));
+                let message = format!("two tensors would be called {:?}: {:?} and {:?}", output.name, a.name, b.name);
+                return Err(Error::request(message).help("rename one of them or leave it out with --exclude"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Path(&'a KeyPath),
+    Name(&'a str),
+}
+
+fn list(refused: &[LeftOut], target: &Target) -> Error {
+    const SHOWN: usize = 20;
+    let mut lines: Vec<_> =
+        refused.iter().take(SHOWN).map(|r| format!("{:?} ({}): {}", r.name, r.dtype, r.why)).collect();
+    if refused.len() > SHOWN {
+        lines.push(format!("and {} more", refused.len() - SHOWN));
+    }
+    let (count, noun) = (refused.len(), if refused.len() == 1 { "tensor" } else { "tensors" });
+    Error::request(format!("{count} {noun} cannot be written as a {}: {}", target.name, lines.join("; ")))
+        .help("--skip-unsupported leaves them out")
+}

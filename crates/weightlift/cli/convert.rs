@@ -1,0 +1,212 @@
+//! `weightlift convert` and `weightlift plan`.
+
+use super::args::ConvertArgs;
+use super::progress::Bar;
+use super::show::{self, Align};
+use serde_json::{Value, json};
+use std::io::Write;
+use weightlift::{Catalog, CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
+
+/// Converts, and says what was done.
+pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.dry_run {
+        return self::plan(args, plan, out);
+    }
+    let (opened, plan, save) = prepare(args, plan)?;
+    let bar = Bar::new(args.quiet || args.json);
+    let report = opened.save_with(&plan, &args.output, &save, &bar);
+    bar.clear();
+    let report = report?;
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report_to_json(&report))?;
+        return Ok(writeln!(out)?);
+    }
+    if !args.quiet {
+        closing_lines(&report).iter().for_each(|line| super::message(line));
+        if let Some(hint) = key_hint(&opened, &plan, args, &save) {
+            super::message(&hint);
+        }
+    }
+    Ok(())
+}
+
+/// Shows what `run` would do.
+pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (opened, plan, save) = prepare(args, plan)?;
+    let (resolved, target) = opened.resolve(&plan, &args.output, &save)?;
+    let memory = weightlift::planned_memory(&resolved, save.options.threads);
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &plan_to_json(&opened, &resolved, target.id, memory))?;
+        return Ok(writeln!(out)?);
+    }
+    print_plan(&opened, &resolved, out)?;
+    let bytes = show::bytes(resolved.bytes());
+    let tensors = show::count(resolved.outputs.len(), "tensor");
+    writeln!(out, "\n{}: {tensors}, {bytes} as a {}", args.output.display(), target.name)?;
+    for (step, count) in &resolved.matches {
+        writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
+    }
+    for line in left_out_lines(&resolved.left_out) {
+        writeln!(out, "{}", show::plain(&line))?;
+    }
+    writeln!(out, "  memory    about {}", show::bytes(memory))?;
+    if let Some(hint) = key_hint(&opened, &plan, args, &save) {
+        writeln!(out, "{}", show::plain(&hint))?;
+    }
+    Ok(())
+}
+
+fn prepare(args: &ConvertArgs, plan: Plan) -> anyhow::Result<(Opened, Plan, SaveOptions)> {
+    let opened = weightlift::open(&args.input)?;
+    super::warn(&opened);
+    let mut save = SaveOptions {
+        to: args.to.clone(),
+        skip_unsupported: args.skip_unsupported,
+        allow_expand: args.allow_expand,
+        ..SaveOptions::default()
+    };
+    save.options.on_overflow = args.on_overflow.into();
+    save.options.verify = !args.no_verify;
+    save.options.replace = args.force;
+    save.options.threads = args.threads.map_or(save.options.threads, usize::from);
+    Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
+}
+
+fn dtypes(output: &OutputSpec) -> String {
+    match output.from == output.to {
+        true => output.to.to_string(),
+        false => format!("{} -> {}", output.from, output.to),
+    }
+}
+
+fn print_plan(opened: &Opened, resolved: &Resolved, out: &mut dyn Write) -> anyhow::Result<()> {
+    let old = |output: &OutputSpec| show::plain(&opened.catalog().entry(output.entry).name);
+    let row = |output: &OutputSpec| {
+        let new = show::plain(&output.name);
+        let new = if new == old(output) { "=".to_owned() } else { new };
+        [old(output), new, dtypes(output), output.shape.to_string(), show::bytes(output.bytes)]
+    };
+    let rows: Vec<_> = resolved.outputs.iter().map(row).collect();
+    let align = [Align::Left, Align::Left, Align::Left, Align::Left, Align::Right];
+    Ok(show::table(out, ["NAME", "NEW NAME", "DTYPE", "SHAPE", "BYTES"], align, &rows)?)
+}
+
+/// The lines that end a conversion.
+fn closing_lines(report: &Report) -> Vec<String> {
+    let path = report.files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+    let (tensors, written) = (show::count(report.tensors, "tensor"), show::bytes(report.bytes_written()));
+    let (read, seconds) = (show::bytes(report.bytes_read), report.elapsed.as_secs_f64());
+    let rate = show::bytes((report.bytes_read as f64 / seconds.max(1e-9)) as u64);
+    let mut lines = vec![format!("{path}: {tensors}, {read} read, {written} written in {seconds:.2} s ({rate}/s)")];
+    lines.extend(cast_lines(&report.casts));
+    if !report.kept.is_empty() {
+        let kept: Vec<_> = report.kept.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
+        lines.push(format!("  as it was {}", kept.join(", ")));
+    }
+    lines.extend(left_out_lines(&report.left_out));
+    lines.extend(report.notes.iter().map(|note| format!("  note      {note}")));
+    lines
+}
+
+/// A line for each pair of dtypes, with what was lost and where.
+fn cast_lines(casts: &[CastReport]) -> Vec<String> {
+    let mut pairs: Vec<(_, _)> = casts.iter().map(|cast| (cast.from, cast.to)).collect();
+    pairs.sort();
+    pairs.dedup();
+    let line = |(from, to)| {
+        let these: Vec<_> = casts.iter().filter(|cast| (cast.from, cast.to) == (from, to)).collect();
+        let losses = [
+            lost(&these, "out of range", |cast| cast.tally.overflow),
+            lost(&these, "became 0", |cast| cast.tally.to_zero),
+            lost(&these, "NaN", |cast| cast.tally.nan),
+        ];
+        let losses: Vec<_> = losses.into_iter().flatten().collect();
+        let losses = if losses.is_empty() { String::new() } else { format!("; {}", losses.join("; ")) };
+        format!("  cast      {} {from} -> {to}{losses}", these.len())
+    };
+    pairs.into_iter().map(line).collect()
+}
+
+fn lost(casts: &[&CastReport], what: &str, count: impl Fn(&CastReport) -> u64) -> Option<String> {
+    let hit: Vec<_> = casts.iter().filter(|cast| count(cast) > 0).collect();
+    let total: u64 = hit.iter().map(|cast| count(cast)).sum();
+    let names: Vec<_> = hit.iter().map(|cast| format!("{} ({})", cast.name, count(cast))).collect();
+    let noun = if total == 1 { "value" } else { "values" };
+    (total > 0).then(|| format!("{total} {noun} {what}: {}", show::some(names.iter().map(String::as_str), 3)))
+}
+
+/// A line for each reason.
+fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
+    let mut reasons: Vec<&str> = left_out.iter().map(|tensor| tensor.why.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let line = |why| {
+        let names: Vec<&str> = left_out.iter().filter(|t| t.why == why).map(|t| t.name.as_str()).collect();
+        format!("  left out  {}: {why}: {}", show::count(names.len(), "tensor"), show::some(names.into_iter(), 5))
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+fn key_hint(opened: &Opened, plan: &Plan, args: &ConvertArgs, save: &SaveOptions) -> Option<String> {
+    let (resolved, _) = opened.resolve(plan, &args.output, save).ok()?;
+    let (key, count) = resolved.suggested_key?;
+    let all = opened.catalog().entries.len();
+    Some(format!("  hint      {key:?} looks like the state dict ({count} of {all} tensors): --key {key} takes it alone"))
+}
+
+fn left_out_to_json(left_out: &[LeftOut]) -> Value {
+    left_out.iter().map(|t| json!({"name": t.name, "dtype": t.dtype.name(), "why": t.why})).collect()
+}
+
+fn plan_to_json(opened: &Opened, resolved: &Resolved, format: &str, memory: u64) -> Value {
+    let catalog: &Catalog = opened.catalog();
+    let tensor = |output: &OutputSpec| {
+        json!({
+            "source": catalog.entry(output.entry).name,
+            "name": output.name,
+            "from": output.from.name(),
+            "dtype": output.to.name(),
+            "shape": output.shape.dims(),
+            "bytes": output.bytes,
+        })
+    };
+    let step = |(step, count): &(String, usize)| json!({"step": step, "tensors": count});
+    json!({
+        "schema": "weightlift.plan/1",
+        "format": format,
+        "tensors": resolved.outputs.iter().map(tensor).collect::<Vec<_>>(),
+        "steps": resolved.matches.iter().map(step).collect::<Vec<_>>(),
+        "left_out": left_out_to_json(&resolved.left_out),
+        "bytes": resolved.bytes(),
+        "memory": memory,
+        "suggested_key": resolved.suggested_key.as_ref().map(|(key, _)| key),
+    })
+}
+
+fn report_to_json(report: &Report) -> Value {
+    let cast = |cast: &CastReport| {
+        json!({
+            "name": cast.name,
+            "from": cast.from.name(),
+            "to": cast.to.name(),
+            "overflow": cast.tally.overflow,
+            "to_zero": cast.tally.to_zero,
+            "subnormal": cast.tally.subnormal,
+            "nan": cast.tally.nan,
+        })
+    };
+    let file = |(path, bytes): &(std::path::PathBuf, u64)| json!({"path": path.display().to_string(), "bytes": bytes});
+    let kept = |(dtype, count): &(weightlift::DType, usize)| json!({"dtype": dtype.name(), "tensors": count});
+    json!({
+        "schema": "weightlift.convert/1",
+        "files": report.files.iter().map(file).collect::<Vec<_>>(),
+        "tensors": report.tensors,
+        "bytes_read": report.bytes_read,
+        "bytes_written": report.bytes_written(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "casts": report.casts.iter().map(cast).collect::<Vec<_>>(),
+        "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
+        "left_out": left_out_to_json(&report.left_out),
+        "notes": report.notes,
+    })
+}

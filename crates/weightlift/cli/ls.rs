@@ -1,0 +1,149 @@
+//! `weightlift ls`.
+
+use super::args::{LsArgs, Sort};
+use super::show::{self, Align};
+use serde_json::{Value, json};
+use std::io::Write;
+use weightlift::{Catalog, DType, Data, Entry, Opened, Pattern};
+
+/// Lists a checkpoint.
+pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let opened = weightlift::open(&args.checkpoint)?;
+    super::warn(&opened);
+    let chosen = choose(args, opened.catalog())?;
+    if args.names_only {
+        for entry in &chosen {
+            writeln!(out, "{}", show::plain(&entry.name))?;
+        }
+        return Ok(());
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &to_json(&opened, &chosen))?;
+        return Ok(writeln!(out)?);
+    }
+    print(&opened, &chosen, out)
+}
+
+fn choose<'a>(args: &LsArgs, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Entry>> {
+    let mut chosen: Vec<&Entry> = catalog.entries.iter().collect();
+    if !args.patterns.is_empty() {
+        let names = catalog.entries.iter().map(|entry| entry.name.as_str());
+        let mut wanted = vec![false; catalog.entries.len()];
+        for text in &args.patterns {
+            let pattern = Pattern::new(text)?;
+            let found = pattern.select_or_contains(names.clone());
+            if found.is_empty() {
+                return Err(pattern.unmatched("the pattern", names).in_file(&args.checkpoint).into());
+            }
+            found.into_iter().for_each(|at| wanted[at] = true);
+        }
+        chosen = chosen.into_iter().zip(wanted).filter_map(|(entry, wanted)| wanted.then_some(entry)).collect();
+    }
+    match args.sort {
+        Sort::File => {}
+        Sort::Name => chosen.sort_by(|a, b| a.name.cmp(&b.name)),
+        Sort::Bytes => chosen.sort_by_key(|entry| std::cmp::Reverse(entry.bytes)),
+    }
+    Ok(chosen)
+}
+
+fn print(opened: &Opened, chosen: &[&Entry], out: &mut dyn Write) -> anyhow::Result<()> {
+    let row = |entry: &&Entry| {
+        let (name, shape) = (show::plain(&entry.name), entry.shape.to_string());
+        [name, entry.dtype.to_string(), shape, show::bytes(entry.bytes), remarks(entry)]
+    };
+    let rows: Vec<_> = chosen.iter().map(row).collect();
+    let align = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
+    show::table(out, ["NAME", "DTYPE", "SHAPE", "BYTES", ""], align, &rows)?;
+    let by_dtype = totals(chosen);
+    let bytes = by_dtype.iter().map(|(_, _, bytes)| bytes).sum();
+    let parts: Vec<_> =
+        by_dtype.iter().map(|(dtype, count, bytes)| format!("{count} {dtype} ({})", show::bytes(*bytes))).collect();
+    let (tensors, total) = (show::count(chosen.len(), "tensor"), show::bytes(bytes));
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    writeln!(out, "\n{}\n{tensors}, {total}{parts}", show::plain(&opened.catalog().description))?;
+    print_beside(opened.catalog(), out)
+}
+
+fn print_beside(catalog: &Catalog, out: &mut dyn Write) -> anyhow::Result<()> {
+    const SHOWN: usize = 20;
+    if catalog.beside.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "beside tensors:")?;
+    for line in catalog.beside.iter().take(SHOWN) {
+        writeln!(out, "  {}", show::plain(line))?;
+    }
+    if catalog.beside.len() > SHOWN {
+        writeln!(out, "  and {} more (--json has all)", catalog.beside.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+fn remarks(entry: &Entry) -> String {
+    let absent = match &entry.data {
+        Data::Absent(why) => Some(format!("no values: {why}")),
+        Data::Extents(_) => None,
+    };
+    show::plain(&entry.remarks.iter().cloned().chain(absent).collect::<Vec<_>>().join(", "))
+}
+
+/// Tensors and bytes of each dtype, most bytes first.
+fn totals(chosen: &[&Entry]) -> Vec<(DType, usize, u64)> {
+    let mut totals: Vec<(DType, usize, u64)> = Vec::new();
+    for entry in chosen {
+        match totals.iter_mut().find(|(dtype, ..)| *dtype == entry.dtype) {
+            Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, bytes.saturating_add(entry.bytes)),
+            None => totals.push((entry.dtype, 1, entry.bytes)),
+        }
+    }
+    totals.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+    totals
+}
+
+fn to_json(opened: &Opened, chosen: &[&Entry]) -> Value {
+    let catalog = opened.catalog();
+    let by_dtype = totals(chosen);
+    let dtypes: serde_json::Map<String, Value> = by_dtype
+        .iter()
+        .map(|(dtype, count, bytes)| (dtype.to_string(), json!({"tensors": count, "bytes": bytes})))
+        .collect();
+    json!({
+        "schema": "weightlift.ls/1",
+        "path": opened.path().display().to_string(),
+        "format": catalog.format,
+        "description": catalog.description,
+        "tensors": chosen.iter().map(|entry| entry_to_json(entry)).collect::<Vec<_>>(),
+        "totals": {
+            "tensors": chosen.len(),
+            "bytes": by_dtype.iter().map(|(_, _, bytes)| bytes).sum::<u64>(),
+            "dtypes": dtypes,
+        },
+        "beside": catalog.beside,
+        "warnings": opened.warnings().collect::<Vec<_>>(),
+    })
+}
+
+fn entry_to_json(entry: &Entry) -> Value {
+    use weightlift::Key;
+    let key = |key: &Key| match key {
+        Key::Text(text) | Key::Other(text) => json!(text),
+        Key::Int(int) => json!(int),
+        Key::Index(index) => json!(index),
+    };
+    let mut value = json!({
+        "name": entry.name,
+        "path": entry.path.0.iter().map(key).collect::<Vec<_>>(),
+        "dtype": entry.dtype.name(),
+        "shape": entry.shape.dims(),
+        "bytes": entry.bytes,
+    });
+    if !entry.remarks.is_empty() {
+        value["remarks"] = json!(entry.remarks);
+    }
+    if let Data::Absent(why) = &entry.data {
+        value["absent"] = json!(why);
+    }
+    value
+}
+

@@ -1,0 +1,69 @@
+//! The command line: arguments, verbs, and what a person sees.
+//!
+//! Data go to stdout, messages and the progress bar to stderr. Exit codes: 0 done; 2 anything wrong with arguments,
+//! input or output.
+
+mod args;
+mod cat;
+mod convert;
+mod ls;
+mod progress;
+mod show;
+mod steps;
+
+use args::{Cli, Verb};
+use clap::{CommandFactory, FromArgMatches};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs the command and answers its exit code.
+pub(crate) fn run() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = verb(&cli, &matches, &mut out).and_then(|()| Ok(out.flush()?));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of a pipe has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = out.flush();
+            let _ = writeln!(io::stderr(), "weightlift: {}", show::plain(&format!("{error:#}")));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::Result<()> {
+    let sub = matches.subcommand().map(|(_, sub)| sub);
+    match &cli.verb {
+        Verb::Ls(args) => ls::run(args, out),
+        Verb::Cat(args) => {
+            let opened = weightlift::open(&args.checkpoint)?;
+            warn(&opened);
+            let notes = cat::run(args, &opened, out)?;
+            notes.iter().for_each(|note| message(&format!("note: {note}")));
+            Ok(())
+        }
+        Verb::Convert(args) => convert::run(args, steps::in_order(sub)?, out),
+        Verb::Plan(args) => convert::plan(args, steps::in_order(sub)?, out),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}
+
+/// Tells the user something beside the data.
+fn message(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", show::plain(text));
+}
+
+/// Tells what the user should know of an input.
+fn warn(opened: &weightlift::Opened) {
+    opened.warnings().for_each(|warning| message(&format!("warning: {warning}")));
+}

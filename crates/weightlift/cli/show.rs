@@ -1,0 +1,116 @@
+//! How names, sizes and tables look.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// A text without control characters: names come from strangers' files, and a terminal obeys what it is sent.
+pub(crate) fn plain(text: &str) -> String {
+    let risky = |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if risky(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+/// Bytes in decimal units, three significant digits.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// `1 tensor`, `2 tensors`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// At most `most` of the names, then how many more there are.
+pub(crate) fn some<'a>(names: impl ExactSizeIterator<Item = &'a str>, most: usize) -> String {
+    let rest = names.len().saturating_sub(most);
+    let mut list = names.take(most).collect::<Vec<_>>().join(", ");
+    if rest > 0 {
+        let _ = write!(list, " and {rest} more");
+    }
+    list
+}
+
+/// Which way a column is pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Prints rows in columns two blanks apart; the last column is never padded. Columns wider than [`WIDEST`] do not push
+/// the others.
+pub(crate) fn table<const N: usize>(
+    out: &mut dyn Write,
+    header: [&str; N],
+    align: [Align; N],
+    rows: &[[String; N]],
+) -> io::Result<()> {
+    const WIDEST: usize = 60;
+    let width = |text: &str| text.chars().count();
+    let mut widths = header.map(width);
+    for row in rows {
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = (*widest).max(width(cell).min(WIDEST));
+        }
+    }
+    let header = header.map(str::to_owned);
+    for row in std::iter::once(&header).chain(rows) {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let blanks = " ".repeat(widths[column].saturating_sub(width(cell)));
+            match align[column] {
+                Align::Left => line.extend([cell.as_str(), &blanks]),
+                Align::Right => line.extend([&blanks, cell.as_str()]),
+            }
+            line.push_str("  ");
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        let shown = |n| bytes(n);
+        assert_eq!(shown(0), "0 B");
+        assert_eq!(shown(999), "999 B");
+        assert_eq!(shown(1000), "1.00 kB");
+        assert_eq!(shown(12_340), "12.3 kB");
+        assert_eq!(shown(999_499), "999 kB");
+        assert_eq!(shown(999_500), "1.00 MB");
+        assert_eq!(shown(89_378_000_000), "89.4 GB");
+        assert_eq!(shown(u64::MAX), "18.4 EB");
+    }
+
+    #[test]
+    fn terminals_are_not_steered() {
+        assert_eq!(plain("a\u{1b}[31mé\n"), "a\\u{1b}[31mé\\n");
+        assert_eq!(plain("\u{202e}x"), "\\u{202e}x");
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let rows = [["a".to_owned(), "1".to_owned()], ["bcd".to_owned(), "22".to_owned()]];
+        let mut out = Vec::new();
+        table(&mut out, ["X", "N"], [Align::Left, Align::Right], &rows).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "X     N\na     1\nbcd  22\n");
+    }
+}

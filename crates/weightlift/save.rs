@@ -1,0 +1,106 @@
+//! Writing an edited checkpoint in any format.
+
+use crate::open::{Opened, formats};
+use std::path::{Path, PathBuf};
+use weightlift_convert::{Conversion, Options, Plan, Progress, Report, Resolved, Target};
+use weightlift_core::{Error, Format, Result};
+
+/// How a checkpoint is saved.
+#[derive(Debug, Clone, Default)]
+pub struct SaveOptions {
+    /// The [`Format::id`] to write; without it the path decides, see [`choose_format`].
+    pub to: Option<String>,
+    /// Threads, overflow policy, verification, replacement.
+    pub options: Options,
+    /// Leaves out what the target cannot hold instead of failing.
+    pub skip_unsupported: bool,
+    /// Lets views grow more than 1000-fold when they are written dense.
+    pub allow_expand: bool,
+}
+
+impl Opened {
+    /// What a plan would write to `output`, without touching a tensor.
+    ///
+    /// # Errors
+    /// `Request` with everything that does not work out.
+    pub fn resolve(&self, plan: &Plan, output: &Path, save: &SaveOptions) -> Result<(Resolved, Target)> {
+        let target = target(choose_format(save.to.as_deref(), output, self)?, save)?;
+        Ok((plan.resolve(self.catalog(), &target)?, target))
+    }
+
+    /// Carries out a plan. The input changes only where `output` is the input itself.
+    ///
+    /// # Errors
+    /// As [`Opened::resolve`] and [`weightlift_convert::convert`]; nothing bears the output's name then.
+    pub fn save(&self, plan: &Plan, output: impl AsRef<Path>, save: &SaveOptions) -> Result<Report> {
+        self.save_with(plan, output.as_ref(), save, &())
+    }
+
+    /// The same, with progress.
+    ///
+    /// # Errors
+    /// As [`Opened::save`].
+    pub fn save_with(
+        &self,
+        plan: &Plan,
+        output: &Path,
+        save: &SaveOptions,
+        progress: &dyn Progress,
+    ) -> Result<Report> {
+        let (resolved, target) = self.resolve(plan, output, save)?;
+        let format = by_id(target.id)?;
+        let mut options = save.options.clone();
+        options.replace |= self.is_input(output);
+        let files = self.files.clone();
+        let conversion = Conversion { files, input: self.checkpoint(), format, target: &target, output };
+        weightlift_convert::convert(&conversion, resolved, &options, progress)
+    }
+
+    /// Whether an output path names this checkpoint itself.
+    fn is_input(&self, output: &Path) -> bool {
+        let with_index = PathBuf::from(format!("{}.index", output.display()));
+        let id = |path: &Path| self.files.stat(path).ok().map(|stat| stat.id);
+        let own: Vec<_> = self.checkpoint.files().iter().filter_map(|file| id(file)).collect();
+        [output, &with_index].into_iter().filter_map(id).any(|id| own.contains(&id))
+    }
+}
+
+fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
+    let capabilities = format
+        .capabilities()
+        .ok_or_else(|| Error::request(format!("{} files are read but not written", format.name())))?;
+    let (skip_unsupported, allow_expand) = (save.skip_unsupported, save.allow_expand);
+    Ok(Target { id: format.id(), name: format.name(), capabilities, skip_unsupported, allow_expand })
+}
+
+fn by_id(id: &str) -> Result<&'static dyn Format> {
+    let known = || formats().iter().map(|format| format.id()).collect::<Vec<_>>().join(", ");
+    let found = formats().iter().copied().find(|format| format.id() == id);
+    found.ok_or_else(|| Error::request(format!("no format is called {id:?}; there are {}", known())))
+}
+
+/// The format of an output: the one named; else by its extension; else the input's where both have the same
+/// extension; else TensorFlow for `.ckpt`, `.ckpt-N` and no extension.
+///
+/// # Errors
+/// `Request` for an unknown name or extension.
+pub fn choose_format(to: Option<&str>, output: &Path, input: &Opened) -> Result<&'static dyn Format> {
+    if let Some(id) = to {
+        return by_id(id);
+    }
+    let extension = |path: &Path| path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    let Some(wanted) = extension(output) else { return by_id("tf") };
+    if let Some(format) = formats().iter().copied().find(|format| format.extensions().contains(&wanted.as_str())) {
+        return Ok(format);
+    }
+    if extension(input.path()).as_ref() == Some(&wanted) {
+        return Ok(input.format());
+    }
+    let numbered = wanted.strip_prefix("ckpt-").is_some_and(|step| step.bytes().all(|byte| byte.is_ascii_digit()));
+    if wanted == "ckpt" || numbered {
+        return by_id("tf");
+    }
+    Err(Error::request(format!("the extension .{wanted} names no format"))
+        .in_file(output)
+        .help("--to tf, --to pt or --to safetensors says which"))
+}

@@ -1,0 +1,160 @@
+"""The frameworks as judges: reads a JSON request a line from stdin, answers a JSON line on stdout.
+
+Every answer has "ok" or "error". Tensors are described as the fixtures' manifest does: name, dtype as the framework
+prints it, shape, SHA-256 of the little-endian row-major bytes (strings: length as u64 little-endian, then the bytes,
+for each element).
+"""
+import hashlib
+import json
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # frameworks that print do not disturb the answers
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def describe_array(name, array, dtype):
+    import numpy as np
+
+    if array.dtype == object:
+        items = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1).tolist()]
+        digest = sha(b"".join(len(item).to_bytes(8, "little") + item for item in items))
+    else:
+        digest = sha(np.ascontiguousarray(array).tobytes())
+    return {"name": name, "dtype": dtype, "shape": list(array.shape), "sha256": digest}
+
+
+def tf_load(request):
+    """All variables of a checkpoint."""
+    import numpy as np
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(request["path"])
+    dtypes = reader.get_variable_to_dtype_map()
+    tensors = []
+    for name in sorted(dtypes, key=lambda name: name.encode()):
+        value = reader.get_tensor(name)
+        array = np.array(value, dtype=object) if isinstance(value, (bytes, str)) else np.asarray(value)
+        tensors.append(describe_array(name, array, dtypes[name].name))
+    return {"tensors": tensors}
+
+
+def tf_restore_half(request):
+    """The graph of foo and dense, built in float16, restores the checkpoint with the plain Saver."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = {name: v1.get_variable(name, shape, tf.float16) for name, shape in request["variables"].items()}
+        v1.train.Saver().restore(session, request["path"])
+        values = {name: session.run(variable) for name, variable in variables.items()}
+    return {"tensors": [describe_array(name, value, "float16") for name, value in values.items()]}
+
+
+def tf_save(request):
+    """Saves float32 variables with the plain Saver, for a test that starts in TensorFlow."""
+    import numpy as np
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    random = np.random.default_rng(request["seed"])
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name, shape in request["variables"].items():
+            v1.get_variable(name, initializer=random.standard_normal(shape).astype("float32"))
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, request["path"])
+    return {}
+
+
+def numpy_cast(request):
+    """What NumPy makes of the checkpoint's floating-point variables."""
+    import ml_dtypes
+    import numpy as np
+    import tensorflow as tf
+
+    to = np.dtype(getattr(ml_dtypes, request["to"], None) or request["to"])
+    reader = tf.train.load_checkpoint(request["path"])
+    tensors = []
+    for name, dtype in sorted(reader.get_variable_to_dtype_map().items()):
+        if dtype.is_floating:
+            with np.errstate(over="ignore"):
+                array = np.asarray(reader.get_tensor(name)).astype(to)
+            tensors.append(describe_array(name, array, to.name))
+    return {"tensors": tensors}
+
+
+def torch_load(request):
+    """A state dict, as torch.load gives it. Tensors that share a storage have the same "storage"."""
+    import torch
+
+    options = {key: request[key] for key in ("weights_only", "mmap") if key in request}
+    loaded = torch.load(request["path"], map_location="cpu", **options)
+    tensors, storages = [], {}
+
+    def visit(prefix, value):
+        if isinstance(value, torch.Tensor):
+            view = value.detach().contiguous()
+            raw = view.reshape(-1).view(torch.uint8) if view.numel() and view.dim() else view.reshape(1).view(torch.uint8)
+            data = b"" if view.numel() == 0 else raw.numpy().tobytes()
+            pointer = value.untyped_storage().data_ptr()
+            tensors.append({
+                "name": prefix, "dtype": str(value.dtype), "shape": list(value.shape), "sha256": sha(data),
+                "storage": storages.setdefault(pointer, len(storages)) if view.numel() else None,
+            })
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                visit(f"{prefix}.{key}" if prefix else str(key), item)
+        elif isinstance(value, (list, tuple)):
+            for key, item in enumerate(value):
+                visit(f"{prefix}.{key}" if prefix else str(key), item)
+
+    visit("", loaded)
+    return {"type": type(loaded).__name__, "tensors": tensors}
+
+
+def safetensors_load(request):
+    """A file, as the reference reader gives it."""
+    from safetensors import deserialize, safe_open
+
+    with open(request["path"], "rb") as file:
+        raw = deserialize(file.read())
+    tensors = [
+        {"name": name, "dtype": value["dtype"], "shape": list(value["shape"]), "sha256": sha(bytes(value["data"]))}
+        for name, value in raw
+    ]
+    with safe_open(request["path"], framework="pt") as opened:
+        metadata = opened.metadata()
+        loaded = {name: list(opened.get_tensor(name).shape) for name in opened.keys()}
+    return {"tensors": tensors, "metadata": metadata, "loaded": loaded}
+
+
+def versions(_):
+    import numpy
+    import safetensors
+    import tensorflow
+    import torch
+
+    modules = (numpy, safetensors, tensorflow, torch)
+    return {"versions": {module.__name__: module.__version__ for module in modules}}
+
+
+REQUESTS = {
+    function.__name__: function
+    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, safetensors_load, versions)
+}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        answer = REQUESTS[request["ask"]](request)
+        answer["ok"] = True
+    except Exception as error:  # the test prints it
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
