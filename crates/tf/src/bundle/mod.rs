@@ -1,0 +1,130 @@
+//! Reading a bundle: the index with its data files, as a catalog.
+
+mod entries;
+mod index;
+mod shards;
+
+pub(crate) use index::VERSION;
+pub use index::{Header, Index};
+
+use crate::locate::{self, stale_state};
+use crate::names::{self, index_path, shown};
+use crate::record::{check_strings, check_variants};
+use crate::spelling::Spellings;
+use crate::{ID, table};
+use entries::Builder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weightlift_core::{
+    ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, EntryId, Error, Extent, Files, Limits, OpenOptions,
+    Result, Source,
+};
+use weightlift_io::FileSource;
+use weightlift_kernels::checksum::mask_crc32c;
+
+/// An open bundle.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    files: Arc<dyn Files>,
+    catalog: Catalog,
+    paths: Vec<PathBuf>,
+}
+
+impl Bundle {
+    /// Reads the index of the bundle with this prefix and looks for its data files.
+    pub(crate) fn open(files: Arc<dyn Files>, prefix: &Path, options: &OpenOptions) -> Result<Bundle> {
+        let path = index_path(prefix);
+        let (index, damage) = read_index(files.as_ref(), prefix, &options.limits)?;
+        let mut catalog = Catalog::new(ID, describe(index.header));
+        let mut builder = Builder::new(files.as_ref(), prefix, &index, &options.limits, &mut catalog);
+        builder.add_all().map_err(|error| error.in_file(&path))?;
+        let mut paths = vec![path];
+        paths.extend(builder.finish());
+        catalog.extras = Spellings::of(&index, &catalog);
+        catalog.warnings.extend(damage);
+        catalog.warnings.extend(stale_state(files.as_ref(), prefix));
+        let meta = names::with_suffix(prefix, ".meta");
+        if locate::stat(files.as_ref(), &meta)?.is_some() {
+            catalog.beside.push(format!("{}: the graph of TensorFlow 1, which names the old tensors", shown(&meta)));
+        }
+        Ok(Bundle { files, catalog, paths })
+    }
+}
+
+/// Reads and parses the index; with a warning where the part that nothing is read from is broken.
+fn read_index(files: &dyn Files, prefix: &Path, limits: &Limits) -> Result<(Index, Option<String>)> {
+    let path = index_path(prefix);
+    if locate::stat(files, &path)?.is_none() {
+        let message = format!("does not exist, though there are data files of {}", shown(prefix));
+        return Err(Error::request(message).in_file(path).help("a checkpoint cannot be read without its index"));
+    }
+    let source = FileSource::open(files, &path)?;
+    let bytes = source.read_vec(ByteRange::new(0, source.len())?, limits.header_bytes)?;
+    let index = Index::parse(&bytes, limits).map_err(|error| {
+        let known = weightlift_core::sniff::describe(&bytes[..bytes.len().min(4096)], source.len());
+        let is_table = table::Footer::is_at_end_of(&bytes);
+        match known.filter(|_| !is_table) {
+            Some(what) => Error::malformed(format!("is no index, but {what}")).in_file(&path),
+            None => cut_short(error, &bytes).in_file(&path),
+        }
+    })?;
+    let damage = table::check_metaindex(&bytes).err();
+    let damage = damage.map(|error| format!("{}: the metaindex block is damaged: {error}", path.display()));
+    Ok((index, damage))
+}
+
+/// Adds what a missing magic number means where the file begins like an index.
+fn cut_short(error: Error, bytes: &[u8]) -> Error {
+    let begins = bytes.starts_with(&[0, 0]) && !table::Footer::is_at_end_of(bytes);
+    if begins { error.help("the file was cut short or its end is damaged: fetch it again") } else { error }
+}
+
+fn describe(header: Header) -> String {
+    let shards = match header.num_shards {
+        1 => "1 data file".to_owned(),
+        n => format!("{n} data files"),
+    };
+    let order = if header.order == ByteOrder::Big { ", big-endian" } else { "" };
+    format!("TensorFlow bundle, {shards}{order}")
+}
+
+impl Checkpoint for Bundle {
+    fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+
+    fn verify(&self, id: EntryId) -> Result<()> {
+        let entry = self.catalog.entry(id);
+        let verify = || entry.extents()?.iter().try_for_each(|extent| self.verify_record(entry.dtype, extent));
+        verify().map_err(|error| error.in_tensor(&entry.name))
+    }
+}
+
+impl Bundle {
+    /// Reads strings or variants through and compares their checksum with the stored one.
+    fn verify_record(&self, dtype: DType, extent: &Extent) -> Result<()> {
+        let (Some(Checksum::OfFormat(stored)), Source::File { path, .. }) =
+            (extent.checksum, self.catalog.source(extent.source))
+        else {
+            return Ok(());
+        };
+        let source = FileSource::open(self.files.as_ref(), path)?;
+        let (elements, size) = (extent.region.size.elements(), extent.bytes.len());
+        let reader = source.reader(extent.bytes);
+        let crc = match dtype {
+            DType::Variant => check_variants(reader, elements, size),
+            _ => check_strings(reader, elements, size, extent.order),
+        };
+        let place = |error: Error| error.in_file(path).at(extent.bytes.start());
+        let computed = mask_crc32c(crc.map_err(place)?);
+        if computed == stored {
+            return Ok(());
+        }
+        let message = format!("checksum differs: stored {stored:08x}, computed {computed:08x}: the file is damaged");
+        Err(place(Error::checksum(message)))
+    }
+}

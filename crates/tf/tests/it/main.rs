@@ -1,0 +1,9 @@
+//! The codec against real files, damaged files and files of its own.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect by panicking")]
+
+mod fixtures;
+mod golden;
+mod hostile;
+mod located;
+mod rewrite;
+mod support;

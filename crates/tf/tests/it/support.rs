@@ -1,0 +1,135 @@
+//! What several tests need.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use weightlift_core::{
+    BlobId, Catalog, Checkpoint, DType, EntryId, Extent, Format, Layout, Manifest, OpenOptions, Origin, Output, Part,
+    Result, Source, WriteOptions, Written,
+};
+use weightlift_io::{read_entry, real};
+use weightlift_testkit::{Fixture, fixtures};
+use weightlift_tf::TensorFlow;
+
+pub(crate) fn open(path: impl AsRef<Path>) -> Result<Box<dyn Checkpoint>> {
+    TensorFlow.open(real(), path.as_ref(), &OpenOptions::default())
+}
+
+pub(crate) fn message(path: impl AsRef<Path>) -> String {
+    match open(path) {
+        Ok(_) => panic!("opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+pub(crate) fn read(checkpoint: &dyn Checkpoint, name: &str) -> Result<Vec<u8>> {
+    let (id, _) = checkpoint.catalog().named(name).next().unwrap_or_else(|| panic!("no {name}"));
+    read_entry(real().as_ref(), checkpoint, id)
+}
+
+/// Fixtures of this format.
+pub(crate) fn of_kinds(kinds: &[&str]) -> Vec<Fixture> {
+    let all = fixtures().into_iter().filter(|fixture| kinds.contains(&fixture.kind.as_str()));
+    all.filter(|fixture| fixture.name.starts_with("tf/")).collect()
+}
+
+pub(crate) const BUNDLES: &[&str] = &["tf-bundle-v2", "tf-object-based", "tf-saved-model"];
+
+/// Copies the files of a fixture into a folder, under their own names.
+pub(crate) fn copy_into(fixture: &Fixture, dir: &Path) -> PathBuf {
+    for file in &fixture.files {
+        fs::copy(file, dir.join(file.file_name().unwrap())).unwrap();
+    }
+    dir.join(fixture.path.file_name().unwrap())
+}
+
+/// The strings of a record: lengths, their checksum, bytes.
+pub(crate) fn strings(record: &[u8], elements: u64) -> Vec<Vec<u8>> {
+    let mut at = 0;
+    let mut varint = || {
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let byte = record[at];
+            at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return value as usize;
+            }
+        }
+    };
+    let lengths: Vec<usize> = (0..elements).map(|_| varint()).collect();
+    at += 4;
+    let mut strings = Vec::new();
+    for len in lengths {
+        strings.push(record[at..at + len].to_vec());
+        at += len;
+    }
+    assert_eq!(at, record.len());
+    strings
+}
+
+/// Where the bytes of an extent are.
+pub(crate) fn place(catalog: &Catalog, extent: &Extent) -> (PathBuf, u64) {
+    match catalog.source(extent.source) {
+        Source::File { path, .. } => (path.clone(), extent.bytes.start()),
+        Source::Decoded { .. } => panic!("a decoded source"),
+    }
+}
+
+/// The manifest of a verbatim copy, its blobs in the order of the source's data, and where each blob comes from.
+pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
+    let catalog = checkpoint.catalog();
+    let mut extents: Vec<Extent> = catalog.entries.iter().flat_map(|entry| entry.extents().unwrap().to_vec()).collect();
+    extents.sort_by_key(|extent| place(catalog, extent));
+    let mut manifest = Manifest::default();
+    for extent in &extents {
+        manifest.add_blob(extent.bytes.len(), extent.checksum);
+    }
+    manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
+    for (id, entry) in catalog.iter() {
+        let part = |extent: &Extent| {
+            let blob = extents.iter().position(|other| other == extent).unwrap();
+            let layout = Layout::contiguous(&extent.region.size);
+            Part { blob: BlobId(blob as u32), layout, region: extent.region.clone() }
+        };
+        let extents = entry.extents().unwrap();
+        manifest.tensors.push(Output {
+            path: entry.path.clone(),
+            name: entry.name.clone(),
+            dtype: entry.dtype,
+            packing: extents.first().map_or(Default::default(), |extent| extent.packing),
+            shape: entry.shape.clone(),
+            parts: extents.iter().map(part).collect(),
+            origin: Some(Origin { input: 0, entry: id }),
+        });
+    }
+    (manifest, extents)
+}
+
+pub(crate) fn replace() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.replace = true;
+    options
+}
+
+/// Writes tensors given as name, dtype, shape and bytes.
+pub(crate) fn write(path: &Path, tensors: &[(&str, DType, &[u64], &[u8])]) -> Result<Written> {
+    let mut manifest = Manifest::default();
+    let shape = |dims: &[u64]| weightlift_core::Shape::new(dims).unwrap();
+    let blobs: Vec<BlobId> =
+        tensors.iter().map(|(name, dtype, dims, _)| manifest.add_tensor(name, *dtype, shape(dims))).collect();
+    let writer = TensorFlow.create(real(), path, manifest, &replace())?;
+    for (blob, (.., bytes)) in blobs.into_iter().zip(tensors) {
+        writer.write_at(blob, 0, bytes)?;
+    }
+    writer.finish()
+}
+
+/// All that a catalog says of its tensors.
+pub(crate) fn listing(catalog: &Catalog) -> String {
+    format!("{:?}", catalog.entries)
+}
+
+pub(crate) fn ids(catalog: &Catalog) -> Vec<EntryId> {
+    catalog.iter().map(|(id, _)| id).collect()
+}
