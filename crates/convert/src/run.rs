@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
-use weightlift_io::swap;
+use weightlift_kernels::swap;
 use weightlift_io::{Scratch, Sources, mismatch, read_box, verify_range};
 use weightlift_kernels::cast::{self, Overflow, Tally};
 

@@ -17,7 +17,6 @@
 //! ```
 
 mod commit;
-mod interim;
 mod journal;
 mod read;
 mod real;
@@ -26,7 +25,6 @@ mod source;
 mod sources;
 
 pub use commit::Commit;
-pub use interim::swap;
 pub use journal::recover;
 pub use read::{Scratch, mismatch, read_box, read_entry, run_of, verify_range};
 pub use real::{RealFiles, real};

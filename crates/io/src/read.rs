@@ -1,12 +1,12 @@
 //! Reading boxes of tensors, whatever their layout, as dense little-endian bytes.
 
-use crate::interim::{strided, swap};
 use crate::{FileSource, Sources};
 use weightlift_core::{
     ByteOrder, ByteRange, Checkpoint, Checksum, DType, Entry, EntryId, Error, Extent, Files, Layout, Packing, Region,
     Result, Shape,
 };
 use weightlift_kernels::checksum::Algorithm;
+use weightlift_kernels::{strided, swap};
 
 /// The most bytes read at once to pick strided elements from.
 const SPAN: u64 = 4 << 20;
@@ -132,7 +132,7 @@ impl PartReader<'_> {
             buffer.resize(span.len() as usize, 0);
             self.source.read_exact_at(buffer, span.start())?;
             strided::gather(buffer, self.element as usize, &layout, piece.size.dims(), out)
-                .ok_or_else(|| self.outside())?;
+                .map_err(|error| error.in_file(self.source.path()))?;
         }
         swap_to_little(self.extent.order, self.dtype, out);
         Ok(())
@@ -153,8 +153,7 @@ fn place(dense: &[u8], element: u64, part: &Region, region: &Region, out: &mut [
     let strides = region.size.contiguous_strides();
     let offset = (0..strides.len()).map(|axis| (part.start[axis] - region.start[axis]) * strides[axis]).sum();
     let layout = Layout { offset, strides };
-    strided::scatter(dense, element as usize, part.size.dims(), &layout, out)
-        .ok_or_else(|| Error::request("a part lies outside its box"))
+    strided::scatter(dense, element as usize, &layout, part.size.dims(), out)
 }
 
 /// Cuts a box in two along the axis over which its elements are spread widest.
