@@ -1,4 +1,6 @@
 //! Tests of the whole: the command, the library, the frameworks as judges, and the rules of the workspace.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
+#![allow(clippy::print_stdout, clippy::print_stderr, unreachable_pub, missing_docs, reason = "a test program")]
 
 #[path = "it/bad_input.rs"]
 mod bad_input;

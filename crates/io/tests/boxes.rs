@@ -1,4 +1,5 @@
 //! Boxes of tensors come out dense, whatever the layout they are stored in.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! A commit that is killed at any point leaves the old set, the new one, or one without an index that the next run
 //! finishes; never a mixture.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
 
 use std::fs;
 use std::io::ErrorKind;
