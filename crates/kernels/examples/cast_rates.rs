@@ -4,8 +4,10 @@
 //! processor's second cache holds. Values are like weights: normally distributed about zero, a few of them odd.
 #![allow(clippy::print_stdout)] // it is what this program is for
 
+mod rate;
+
+use rate::rate;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 use weightlift_core::{DType, Packing};
 use weightlift_kernels::cast::{CastPair, Overflow, Room, cast_in};
 
@@ -54,20 +56,4 @@ fn source(dtype: DType, elements: usize) -> Vec<u8> {
         None => bytes.copy_from_slice(&values),
     }
     bytes
-}
-
-/// GB/s, the best of several rounds.
-fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
-    let mut times = vec![Duration::MAX];
-    let (start, mut rounds) = (Instant::now(), 1);
-    while start.elapsed() < Duration::from_millis(120) {
-        let round = Instant::now();
-        (0..rounds).for_each(|_| work());
-        let time = round.elapsed();
-        times.push(time / rounds);
-        if time < Duration::from_millis(2) {
-            rounds *= 2;
-        }
-    }
-    bytes as f64 / times.iter().min().map_or(f64::INFINITY, Duration::as_secs_f64) / 1e9
 }
