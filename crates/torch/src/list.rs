@@ -1,0 +1,297 @@
+//! From the object graph to the entries of a catalog.
+
+use crate::pickle::{Graph, Node, NodeId};
+use crate::sign::SignFlip;
+use crate::source::{Decoder, Spaces};
+use crate::storage::{Records, Storages, Stored};
+use crate::tensor::{self, Tensor, View};
+use crate::tree;
+use std::collections::HashMap;
+use weightlift_core::{
+    ByteOrder, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, Result, Shape, SourceId,
+};
+
+/// Lines about what is not a tensor, before the rest is only counted.
+const LINES: usize = 500;
+
+/// What a pickle lists.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<Entry>,
+    /// The node of each entry; several entries may come from one.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) beside: Vec<String>,
+    unlisted: u64,
+}
+
+/// Lists the tensors of a graph in the order in which they are met.
+pub(crate) struct Lister<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) records: &'a mut dyn Records,
+    pub(crate) spaces: &'a mut Spaces,
+    pub(crate) order: ByteOrder,
+    pub(crate) limits: &'a Limits,
+}
+
+/// What an entry must equal to be tied to another.
+type Place = (SourceId, u64, u64, DType, Shape, Layout);
+
+struct Walk<'a, 'b> {
+    lister: &'b mut Lister<'a>,
+    storages: Storages,
+    listing: Listing,
+    leads: Vec<bool>,
+    on_path: Vec<bool>,
+    path: Vec<Key>,
+    places: HashMap<Place, String>,
+    flipped: HashMap<(SourceId, u64, u64, SignFlip), SourceId>,
+    budget: Budget,
+}
+
+/// What shared objects may cost when they are listed under each of their names.
+struct Budget {
+    children: u64,
+    entries: u64,
+    name_bytes: u64,
+}
+
+impl Budget {
+    fn new(graph: &Graph, limits: &Limits) -> Budget {
+        let nodes = graph.len() as u64;
+        let entries = (nodes / 2 + 1000).min(limits.tensors);
+        Budget { children: 64 * nodes + 100_000, entries, name_bytes: 64 * nodes + (1 << 20) }
+    }
+
+    fn spend(left: &mut u64, cost: u64) -> Result<()> {
+        *left = left.checked_sub(cost).ok_or_else(|| {
+            Error::limit("objects that are shared again and again name more tensors than the file can have")
+        })?;
+        Ok(())
+    }
+}
+
+/// A container being walked.
+struct Frame {
+    node: NodeId,
+    children: std::vec::IntoIter<(Key, NodeId)>,
+}
+
+impl Lister<'_> {
+    /// Lists all tensors that `root` leads to.
+    ///
+    /// # Errors
+    /// `Malformed`, naming the tensor, where one is broken; `Limit`.
+    pub(crate) fn list(&mut self, root: NodeId) -> Result<Listing> {
+        let leads = tree::leads_to_tensor(self.graph);
+        let budget = Budget::new(self.graph, self.limits);
+        let mut walk = Walk {
+            on_path: vec![false; leads.len()],
+            leads,
+            lister: self,
+            storages: Storages::default(),
+            listing: Listing::default(),
+            path: Vec::new(),
+            places: HashMap::new(),
+            flipped: HashMap::new(),
+            budget,
+        };
+        walk.run(root)?;
+        let mut listing = walk.listing;
+        if listing.unlisted > 0 {
+            listing.beside.push(format!("and {} more", listing.unlisted));
+        }
+        Ok(listing)
+    }
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self, root: NodeId) -> Result<()> {
+        let mut frames = Vec::new();
+        frames.extend(self.enter(root)?);
+        while let Some(frame) = frames.last_mut() {
+            let Some((key, node)) = frame.children.next() else {
+                self.on_path[frame.node.index()] = false;
+                frames.pop();
+                self.path.pop();
+                continue;
+            };
+            self.path.push(key);
+            match self.enter(node)? {
+                Some(frame) if frames.len() < self.lister.limits.depth => frames.push(frame),
+                Some(_) => {
+                    let depth = self.lister.limits.depth;
+                    return Err(Error::limit(format!("tensors lie deeper than {depth} objects")));
+                }
+                None => drop(self.path.pop()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a node if it is a tensor; opens it if it leads to tensors.
+    fn enter(&mut self, node: NodeId) -> Result<Option<Frame>> {
+        Budget::spend(&mut self.budget.children, 1)?;
+        if !self.leads[node.index()] {
+            self.mention(node);
+            return Ok(None);
+        }
+        if tensor::is_tensor(self.lister.graph, node) {
+            self.tensor(node)?;
+            return Ok(None);
+        }
+        // An object that holds itself is not entered again.
+        if std::mem::replace(&mut self.on_path[node.index()], true) {
+            return Ok(None);
+        }
+        let children = tree::children(self.lister.graph, node);
+        Ok(Some(Frame { node, children: children.into_iter() }))
+    }
+
+    /// A line about what is no tensor.
+    fn mention(&mut self, node: NodeId) {
+        let graph = self.lister.graph;
+        let hidden = matches!(self.path.last(), Some(Key::Text(name)) if name == "_metadata");
+        if hidden {
+            return;
+        }
+        if self.listing.beside.len() >= LINES {
+            self.listing.unlisted += 1;
+            return;
+        }
+        let what = graph.describe(node);
+        let name = KeyPath(self.path.clone()).joined();
+        let name = if name.is_empty() { "the file".into() } else { name };
+        self.listing.beside.push(match graph.node(node) {
+            Node::None | Node::Bool(_) | Node::Int(_) | Node::Float(_) | Node::Text(_) | Node::OldString(_) => {
+                format!("{name} = {what}")
+            }
+            Node::Persistent(_) => format!("{name}: a bare storage"),
+            _ => format!("{name}: {what}"),
+        });
+    }
+
+    fn tensor(&mut self, node: NodeId) -> Result<()> {
+        let name = KeyPath(self.path.clone()).joined();
+        if name.len() > self.lister.limits.name_bytes {
+            let (len, limit) = (name.len(), self.lister.limits.name_bytes);
+            return Err(Error::limit(format!("a tensor name of {len} bytes; the limit is {limit}")));
+        }
+        Budget::spend(&mut self.budget.entries, 1)?;
+        Budget::spend(&mut self.budget.name_bytes, name.len() as u64)?;
+        let listed = tensor::read(self.lister.graph, node).and_then(|tensor| match tensor {
+            Some(tensor) => self.list(node, tensor),
+            None => Ok(()),
+        });
+        match listed {
+            Err(error) if error.kind() == Kind::Unsupported => {
+                self.listing.beside.push(format!("{name}: {}", error.message()));
+                Ok(())
+            }
+            other => other.map_err(|error| error.in_tensor(name)),
+        }
+    }
+
+    fn list(&mut self, node: NodeId, tensor: Tensor) -> Result<()> {
+        let path = KeyPath(self.path.clone());
+        let entry = match tensor {
+            Tensor::View(view) => self.view(path, *view)?,
+            Tensor::Absent { dtype, shape, why } => Entry::absent(path, dtype, shape, why),
+            Tensor::Parts { what, parts } => return self.parts(&what, &parts),
+            Tensor::Array(array) => {
+                let what = self.lister.graph.describe(array);
+                return Err(Error::unsupported(format!("a tensor kept as {what}")));
+            }
+        };
+        self.listing.entries.push(entry);
+        self.listing.nodes.push(node);
+        Ok(())
+    }
+
+    /// The tensors that make up one without strides, each listed under its name.
+    fn parts(&mut self, what: &str, parts: &[(&'static str, NodeId)]) -> Result<()> {
+        for &(name, part) in parts {
+            self.path.push(Key::Text(name.into()));
+            let before = self.listing.entries.len();
+            let listed = self.tensor_part(part);
+            self.path.pop();
+            listed?;
+            for entry in &mut self.listing.entries[before..] {
+                entry.remarks.push(format!("part of a {what}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn tensor_part(&mut self, part: NodeId) -> Result<()> {
+        Budget::spend(&mut self.budget.entries, 1)?;
+        match tensor::read(self.lister.graph, part)? {
+            Some(tensor @ (Tensor::View(_) | Tensor::Absent { .. })) => self.list(part, tensor),
+            _ => Ok(()),
+        }
+    }
+
+    fn view(&mut self, path: KeyPath, view: View) -> Result<Entry> {
+        let stored = self.storages.find(&view.storage, self.lister.records, self.lister.spaces)?;
+        let View { dtype, shape, layout, .. } = &view;
+        check_size(*dtype, shape)?;
+        let mut extent =
+            Extent::strided(stored.source, stored.bytes, *dtype, shape, layout.clone())?.with_order(self.lister.order);
+        extent.checksum = stored.checksum;
+        if view.conj || view.neg {
+            match self.flipped(&view, &stored)? {
+                Some(source) => {
+                    extent.source = source;
+                    extent.bytes = weightlift_core::ByteRange::new(0, stored.bytes.len())?;
+                    extent.checksum = None;
+                }
+                None => {
+                    let bits = if view.conj { "conjugate" } else { "negative" };
+                    let why = format!("the values are the {bits} of those stored, which {dtype} has no bit for");
+                    return Ok(Entry::absent(path, *dtype, shape.clone(), why));
+                }
+            }
+        }
+        let place = (extent.source, extent.bytes.start(), extent.bytes.len(), *dtype, shape.clone(), layout.clone());
+        let mut entry = Entry::new(path, *dtype, shape.clone(), vec![extent])?;
+        entry.remarks = view.remarks;
+        if entry.bytes < stored.bytes.len() {
+            entry.remarks.push(format!("view of {} bytes", stored.bytes.len()));
+        }
+        // Empty tensors share nothing.
+        if entry.bytes > 0 {
+            match self.places.get(&place) {
+                Some(other) => entry.remarks.push(format!("tied to {other}")),
+                None => drop(self.places.insert(place, entry.name.clone())),
+            }
+        }
+        Ok(entry)
+    }
+
+    /// The storage with the signs flipped that the tensor's bits ask for.
+    fn flipped(&mut self, view: &View, stored: &Stored) -> Result<Option<SourceId>> {
+        let Some(flip) = SignFlip::of(view.dtype, view.conj, view.neg, self.lister.order) else { return Ok(None) };
+        let key = (stored.source, stored.bytes.start(), stored.bytes.len(), flip);
+        if let Some(&known) = self.flipped.get(&key) {
+            return Ok(Some(known));
+        }
+        let spaces = &mut *self.lister.spaces;
+        let label = format!("storage {:?} with signs flipped", view.storage.key);
+        let origin = spaces.origin(stored.source, stored.bytes);
+        let decoder = Decoder::Flipped(Box::new(origin), flip);
+        let source = spaces.add_decoded(label, stored.bytes.len(), decoder, stored.source);
+        self.flipped.insert(key, source);
+        Ok(Some(source))
+    }
+}
+
+fn check_size(dtype: DType, shape: &Shape) -> Result<()> {
+    match dtype.bytes(shape.elements(), weightlift_core::Packing::Dense) {
+        Some(_) => Ok(()),
+        None => Err(Error::malformed(format!("{dtype} of shape {shape} has more than 2^63 bytes"))),
+    }
+}
+
+/// The checksum of a zip member, in the words of the catalog.
+pub(crate) fn checksum(crc: Option<u32>) -> Option<Checksum> {
+    crc.map(Checksum::Crc32)
+}

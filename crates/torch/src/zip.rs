@@ -1,0 +1,121 @@
+//! The zip container: `NAME/data.pkl` and a record per storage.
+
+use crate::checkpoint::{Objects, TorchCheckpoint};
+use crate::list::{Lister, checksum};
+use crate::pickle::{Graph, Machine, NodeId, Nothing};
+use crate::source::{Decoder, Spaces};
+use crate::storage::{Records, Stored};
+use std::collections::HashMap;
+use weightlift_archive::{Archive, Member, Method, read_member};
+use weightlift_core::{ByteOrder, ByteRange, Catalog, Error, Limits, Result, SourceId};
+use weightlift_io::FileSource;
+
+/// The newest `version` record that PyTorch takes.
+const NEWEST: u32 = 10;
+
+/// The folder of a `torch.save` archive: that of `data.pkl`. Members outside of it are somebody else's.
+pub(crate) fn root(archive: &Archive) -> Option<&str> {
+    let names = archive.members().iter().map(|member| member.name.as_str());
+    let roots = names.filter_map(|name| name.strip_suffix("data.pkl"));
+    let mut roots = roots.filter(|root| root.is_empty() || root.find('/') == Some(root.len() - 1));
+    roots.next()
+}
+
+/// A small text record, such as `byteorder`.
+fn text(source: &FileSource, archive: &Archive, name: &str, limits: &Limits) -> Result<Option<String>> {
+    match archive.find(name)? {
+        Some(member) => {
+            let bytes = read_member(source, member, limits, 1 << 10)?;
+            Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned()))
+        }
+        None => Ok(None),
+    }
+}
+
+fn byte_order(source: &FileSource, archive: &Archive, root: &str, limits: &Limits) -> Result<ByteOrder> {
+    match text(source, archive, &format!("{root}byteorder"), limits)?.as_deref() {
+        None | Some("little") => Ok(ByteOrder::Little),
+        Some("big") => Ok(ByteOrder::Big),
+        Some(other) => Err(Error::malformed(format!("byte order {other:?}; little and big are known"))),
+    }
+}
+
+fn version_warning(version: &str) -> Option<String> {
+    match version.parse::<u32>() {
+        Ok(1..=NEWEST) => None,
+        _ => Some(format!("the archive says it has version {version:?}; 1 to {NEWEST} are known")),
+    }
+}
+
+/// A pickle in a member: its graph and root.
+pub(crate) fn pickle(source: &FileSource, member: &Member, limits: &Limits) -> Result<(Graph, NodeId)> {
+    let bytes = read_member(source, member, limits, limits.header_bytes)?;
+    let base = member.plain().map(ByteRange::start);
+    let mut machine = Machine::new(bytes, Nothing, limits, base);
+    let root = machine.load().map_err(|error| match base {
+        Some(_) => error,
+        None => error.help(format!("in member {:?}", member.name)),
+    })?;
+    Ok((machine.finish(), root))
+}
+
+/// The storages of an archive: one record each.
+pub(crate) struct ZipRecords<'a> {
+    pub(crate) archive: &'a Archive,
+    /// The folder of the records, with its slash.
+    pub(crate) folder: String,
+    pub(crate) file: SourceId,
+    /// Deflated records, each decoded as a source of its own.
+    pub(crate) decoded: HashMap<String, Stored>,
+}
+
+impl Records for ZipRecords<'_> {
+    fn record(&mut self, key: &str, spaces: &mut Spaces) -> Result<Stored> {
+        let name = format!("{}{key}", self.folder);
+        let member = self.archive.find(&name)?;
+        let member = member.ok_or_else(|| Error::malformed(format!("the zip has no record {name:?}")))?;
+        member.check_method()?;
+        if let Some(bytes) = member.plain() {
+            return Ok(Stored { source: self.file, bytes, checksum: checksum(member.crc) });
+        }
+        if let Some(&stored) = self.decoded.get(key) {
+            return Ok(stored);
+        }
+        let source = spaces.add_decoded(name, member.len, Decoder::Member(member.clone()), self.file);
+        let stored = Stored { source, bytes: ByteRange::new(0, member.len)?, checksum: checksum(member.crc) };
+        self.decoded.insert(key.to_owned(), stored);
+        Ok(stored)
+    }
+}
+
+/// Opens a file that is a zip.
+pub(crate) fn open(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
+    let path = source.path().to_path_buf();
+    open_unnamed(source, limits).map_err(|error| error.in_file(path))
+}
+
+fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
+    let archive = Archive::read(&source, limits)?;
+    let Some(root) = root(&archive) else {
+        return Err(Error::malformed("a zip without data.pkl: torch.save did not write it"));
+    };
+    let main = archive.find(&format!("{root}data.pkl"))?;
+    let main = main.ok_or_else(|| Error::malformed("the zip has no data.pkl"))?;
+    let (graph, node) = pickle(&source, main, limits)?;
+    let order = byte_order(&source, &archive, root, limits)?;
+    let version = text(&source, &archive, &format!("{root}version"), limits)?;
+    let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
+    let deflated = archive.members().iter().any(|member| member.method == Method::Deflated);
+    let mut spaces = Spaces::default();
+    let file = spaces.add_file(source);
+    let mut records = ZipRecords { archive: &archive, folder: format!("{root}data/"), file, decoded: HashMap::new() };
+    let mut lister = Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits };
+    let listing = lister.list(node)?;
+    let description = match (order, deflated) {
+        (ByteOrder::Little, false) => "PyTorch checkpoint (zip)",
+        (ByteOrder::Little, true) => "PyTorch checkpoint (zip, deflated)",
+        (ByteOrder::Big, _) => "PyTorch checkpoint (zip, big-endian)",
+    };
+    let catalog = Catalog { warnings, ..Catalog::new(crate::ID, description) };
+    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root: node, listing }))
+}
