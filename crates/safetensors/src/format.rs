@@ -1,6 +1,6 @@
 //! The format as the rest sees it.
 
-use crate::{ID, dtype, read, write};
+use crate::{EXTENSION, ID, dtype, layout, read, set, write};
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_core::{
@@ -11,10 +11,7 @@ use weightlift_core::{
 /// Longer headers are taken for the first bytes of something else.
 const PLAUSIBLE_HEADER: u64 = 1 << 40;
 
-/// The extension of the format.
-const EXTENSION: &str = "safetensors";
-
-/// safetensors files, read and written.
+/// safetensors files, read and written, and sharded sets of them, read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Safetensors;
 
@@ -32,12 +29,13 @@ impl Format for Safetensors {
     }
 
     fn recognise(&self, files: &dyn Files, path: &Path, head: Option<&[u8]>) -> Result<Option<Recognised>> {
-        let by_content = head.is_some_and(begins_header);
-        let by_name = || {
-            let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION));
-            named && files.stat(path).is_ok_and(|stat| stat.kind != FileKind::Dir)
+        let by_content = head.is_some_and(|head| begins_header(head) || (set::is_index(path) && begins_object(head)));
+        let named = || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION));
+        let ours = match files.stat(path) {
+            Ok(stat) if stat.kind == FileKind::Dir => return set::recognise(files, path),
+            Ok(_) => by_content || named() || set::is_index(path),
+            Err(_) => by_content,
         };
-        let ours = by_content || by_name();
         Ok(ours.then(|| Recognised { path: path.to_path_buf(), by_content }))
     }
 
@@ -46,8 +44,8 @@ impl Format for Safetensors {
     }
 
     fn capabilities(&self) -> Option<Capabilities> {
-        let (holds, name_problem) = (dtype::packing, write::name_problem);
-        Some(Capabilities { holds, name_problem, nests: false, shares_storage: false })
+        let (holds, name_problem) = (dtype::packing, layout::name_problem);
+        Some(Capabilities { holds, name_problem, nests: false, shares_storage: true })
     }
 
     fn create(
@@ -69,6 +67,11 @@ fn begins_header(head: &[u8]) -> bool {
     let Some((b'{', inside)) = text.trim_ascii_start().split_first() else { return false };
     let first = inside.trim_ascii_start().first();
     (2..=PLAUSIBLE_HEADER).contains(&length) && matches!(first, None | Some(b'"' | b'}'))
+}
+
+/// Whether a file begins like a JSON object.
+fn begins_object(head: &[u8]) -> bool {
+    head.trim_ascii_start().starts_with(b"{")
 }
 
 #[cfg(test)]

@@ -19,8 +19,15 @@
 //! one exception: a name that stands twice is refused, because readers disagree about which tensor counts.
 //! The shape of a 4-bit or 6-bit tensor counts elements; together they must fill whole bytes.
 //!
+//! A sharded set is opened by its index (`model.safetensors.index.json`) or its folder. Every tensor of the index must
+//! be in the file that the index names. Tensors and files that the index does not name are left aside with a warning.
+//!
+//! Tensors of several names are written once by many savers, and the other names recorded in the metadata
+//! (`{"dropped": "kept"}`). Such a name is listed as a tensor over the same bytes.
+//!
 //! # Writing
-//! Tensors keep the order of the manifest, in the header as in the data. The data begin at a multiple of 8 bytes.
+//! The header lists tensors in the order of the manifest, the data lie in the order of its blobs. The data begin at a
+//! multiple of 8 bytes. Tensors over one blob are written once under the first name, and the others recorded.
 //! Since the format has no room between tensors, a tensor begins at a multiple of its element size only where the
 //! lengths of those before it allow; ordering tensors by falling element size, as the reference writer does, gives
 //! that always.
@@ -53,8 +60,10 @@
 mod dtype;
 mod format;
 mod header;
+mod layout;
 mod metadata;
 mod read;
+mod set;
 mod write;
 
 pub use format::Safetensors;
@@ -62,3 +71,6 @@ pub use metadata::{METADATA_KEY, Metadata};
 
 /// The word for this format.
 const ID: &str = "safetensors";
+
+/// The extension of its files.
+const EXTENSION: &str = "safetensors";

@@ -1,6 +1,7 @@
 //! `__metadata__`: texts beside the tensors.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use weightlift_core::{Entry, Error, KeyPath, Result};
 
 /// The key of the header under which the metadata stands; no tensor may bear this name.
 pub const METADATA_KEY: &str = "__metadata__";
@@ -23,33 +24,37 @@ const SHOWN: usize = 60;
 /// assert_eq!(metadata.pairs().count(), 1);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Metadata(Option<Vec<(String, String)>>);
+pub struct Metadata {
+    pairs: Option<Vec<(String, String)>>,
+    /// Keys that are names of tensors: second names of others.
+    ties: Vec<String>,
+}
 
 impl Metadata {
     /// The metadata of a file that has none.
     pub fn absent() -> Metadata {
-        Metadata(None)
+        Metadata::default()
     }
 
     /// What a file gets whose source has no metadata of this format: `{"format": "pt"}`. Loaders take the word to
     /// mean an ordinary file, and some refuse a file that has metadata without it.
     pub fn conventional() -> Metadata {
-        Metadata(Some(vec![(FORMAT.to_owned(), "pt".to_owned())]))
+        Metadata::from_pairs(vec![(FORMAT.to_owned(), "pt".to_owned())])
     }
 
     /// Metadata of these pairs, whose keys must differ.
     pub(crate) fn from_pairs(pairs: Vec<(String, String)>) -> Metadata {
-        Metadata(Some(pairs))
+        Metadata { pairs: Some(pairs), ties: Vec::new() }
     }
 
     /// Whether the file has no `__metadata__`.
     pub fn is_absent(&self) -> bool {
-        self.0.is_none()
+        self.pairs.is_none()
     }
 
     /// Keys and values, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.pairs.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// The value of a key.
@@ -59,7 +64,7 @@ impl Metadata {
 
     /// Sets a key: in its place where it exists, at the end otherwise.
     pub fn set(&mut self, key: &str, value: &str) {
-        let pairs = self.0.get_or_insert_default();
+        let pairs = self.pairs.get_or_insert_default();
         match pairs.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => value.clone_into(old),
             None => pairs.push((key.to_owned(), value.to_owned())),
@@ -68,7 +73,7 @@ impl Metadata {
 
     /// Removes a key and tells whether it was there.
     pub fn remove(&mut self, key: &str) -> bool {
-        let Some(pairs) = &mut self.0 else { return false };
+        let Some(pairs) = &mut self.pairs else { return false };
         let place = pairs.iter().position(|(known, _)| known == key);
         place.map(|place| pairs.remove(place)).is_some()
     }
@@ -76,25 +81,65 @@ impl Metadata {
     /// Adds the pairs of another input. Where both have a key with different values, the value here stays; such keys
     /// are returned.
     pub(crate) fn join(&mut self, other: &Metadata) -> Vec<String> {
-        let Some(theirs) = &other.0 else { return Vec::new() };
-        let ours = self.0.get_or_insert_default();
+        let Some(theirs) = &other.pairs else { return Vec::new() };
+        self.ties.extend_from_slice(&other.ties);
+        let ours = self.pairs.get_or_insert_default();
         let known: HashSet<String> = ours.iter().map(|(key, _)| key.clone()).collect();
         let (both, new): (Vec<_>, Vec<_>) = theirs.iter().cloned().partition(|(key, _)| known.contains(key));
         ours.extend(new);
         both.into_iter().filter(|(key, value)| self.get(key) != Some(value)).map(|(key, _)| key).collect()
     }
 
-    /// The metadata as it is written: where there is any, it says the format.
-    pub(crate) fn completed(mut self) -> Metadata {
+    /// Makes the metadata ready to be written: where there is any, it says the format.
+    pub(crate) fn complete(&mut self) {
         if !self.is_absent() && self.get(FORMAT).is_none() {
             self.set(FORMAT, "pt");
         }
-        self
     }
 
-    /// A line for each pair, for listings.
+    /// Finds the pairs that give a second name to a tensor of `entries`, and appends an entry for each: savers write a
+    /// tensor of several names once and record the other names here.
+    pub(crate) fn find_ties(&mut self, entries: &mut Vec<Entry>) {
+        let names: HashMap<&str, usize> =
+            entries.iter().enumerate().map(|(at, entry)| (entry.name.as_str(), at)).collect();
+        let is_tie = |key: &str| key != FORMAT && !names.contains_key(key);
+        let found = self.pairs().filter(|(key, _)| is_tie(key));
+        let found = found.filter_map(|(key, kept)| Some((key.to_owned(), *names.get(kept)?)));
+        let found: Vec<(String, usize)> = found.collect();
+        for (name, kept) in found {
+            let Some(kept) = entries.get(kept) else { continue };
+            let remarks = vec![format!("tied to {}", kept.name)];
+            entries.push(Entry { path: KeyPath::flat(&name), name: name.clone(), remarks, ..kept.clone() });
+            self.ties.push(name);
+        }
+    }
+
+    /// Records the second names of an output, each with the name under which the tensor is written. Those of an input
+    /// that did not last are forgotten.
+    ///
+    /// # Errors
+    /// `Request` where a name is already the key of something else.
+    pub(crate) fn record_ties(&mut self, ties: &[(&str, &str)]) -> Result<()> {
+        let mut old: HashSet<String> = self.ties.drain(..).collect();
+        for &(name, kept) in ties {
+            if name == FORMAT || (!old.remove(name) && self.get(name).is_some()) {
+                let message = format!("it is tied to {kept:?}, but its name is the key of other metadata");
+                return Err(Error::request(message).in_tensor(name));
+            }
+            self.set(name, kept);
+            self.ties.push(name.to_owned());
+        }
+        if let Some(pairs) = &mut self.pairs {
+            pairs.retain(|(key, _)| !old.contains(key));
+        }
+        Ok(())
+    }
+
+    /// A line for each pair that is not a second name, for listings.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.pairs().map(|(key, value)| format!("metadata {} = {}", shown(key), shown(value))).collect()
+        let ties: HashSet<&str> = self.ties.iter().map(String::as_str).collect();
+        let pairs = self.pairs().filter(|(key, _)| !ties.contains(key));
+        pairs.map(|(key, value)| format!("metadata {} = {}", shown(key), shown(value))).collect()
     }
 }
 
@@ -116,10 +161,14 @@ mod tests {
 
     #[test]
     fn format_is_completed_but_never_changed() {
-        assert!(Metadata::absent().completed().is_absent());
-        assert_eq!(pairs(&[]).completed(), pairs(&[("format", "pt")]));
-        assert_eq!(pairs(&[("a", "b")]).completed(), pairs(&[("a", "b"), ("format", "pt")]));
-        assert_eq!(pairs(&[("format", "mlx"), ("a", "b")]).completed(), pairs(&[("format", "mlx"), ("a", "b")]));
+        let completed = |mut metadata: Metadata| {
+            metadata.complete();
+            metadata
+        };
+        assert!(completed(Metadata::absent()).is_absent());
+        assert_eq!(completed(pairs(&[])), pairs(&[("format", "pt")]));
+        assert_eq!(completed(pairs(&[("a", "b")])), pairs(&[("a", "b"), ("format", "pt")]));
+        assert_eq!(completed(pairs(&[("format", "mlx"), ("a", "b")])), pairs(&[("format", "mlx"), ("a", "b")]));
     }
 
     #[test]
@@ -139,6 +188,21 @@ mod tests {
         assert!(!metadata.remove("a"));
         assert!(!Metadata::absent().remove("a"));
         assert_eq!(metadata, pairs(&[("b", "2")]));
+    }
+
+    #[test]
+    fn ties_are_recorded_in_place_and_forgotten_when_gone() {
+        let mut metadata = pairs(&[("a", "x"), ("head", "emb"), ("b", "y"), ("tail", "emb")]);
+        metadata.ties = vec!["head".into(), "tail".into()];
+        metadata.record_ties(&[("new", "first"), ("head", "first")]).unwrap();
+        assert_eq!(metadata.pairs, pairs(&[("a", "x"), ("head", "first"), ("b", "y"), ("new", "first")]).pairs);
+        assert_eq!(metadata.ties, ["new", "head"]);
+        assert_eq!(metadata.lines().len(), 2);
+        assert!(metadata.record_ties(&[("a", "first")]).is_err());
+        assert!(Metadata::absent().record_ties(&[("format", "first")]).is_err());
+        let mut absent = Metadata::absent();
+        absent.record_ties(&[]).unwrap();
+        assert!(absent.is_absent());
     }
 
     #[test]

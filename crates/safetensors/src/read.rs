@@ -1,24 +1,32 @@
 //! Opening: the header into a catalog.
 
 use crate::header::{self, Header, LENGTH_BYTES, arrange};
-use crate::{ID, Metadata};
+use crate::{ID, Metadata, set};
 use std::path::{Path, PathBuf};
 use weightlift_core::{
-    ByteRange, Catalog, Checkpoint, Entry, Error, Extent, Extras, Files, KeyPath, Limits, Result, Source, sniff,
+    ByteRange, Catalog, Checkpoint, Entry, Error, Extent, Extras, FileKind, Files, KeyPath, Limits, Result, Source,
+    sniff,
 };
 use weightlift_io::FileSource;
 
 /// How many first bytes are looked at to say what a file is instead.
 const HEAD: u64 = 4096;
 
-/// Extensions that promise another format.
-const MISLEADING: &[&str] = &["bin", "ckpt", "gguf", "h5", "npy", "npz", "onnx", "pt", "pth"];
-
-/// An opened file.
+/// An opened file, or set of files.
 #[derive(Debug)]
 pub(crate) struct Opened {
     catalog: Catalog,
     files: Vec<PathBuf>,
+}
+
+impl Opened {
+    /// From a catalog of tensors and the metadata of its files.
+    pub(crate) fn new(mut catalog: Catalog, mut metadata: Metadata, files: Vec<PathBuf>) -> Opened {
+        metadata.find_ties(&mut catalog.entries);
+        catalog.beside.extend(metadata.lines());
+        catalog.extras = Some(Extras::new(metadata));
+        Opened { catalog, files }
+    }
 }
 
 impl Checkpoint for Opened {
@@ -31,20 +39,17 @@ impl Checkpoint for Opened {
     }
 }
 
-/// Opens one file.
+/// Opens a file, an index or the folder of either.
 pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Opened> {
+    if files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Dir) {
+        return open(files, &set::only_one(files, path)?, limits);
+    }
+    if set::is_index(path) {
+        return set::open(files, path, limits);
+    }
     let mut catalog = Catalog::new(ID, "safetensors file");
     let metadata = add_file(files, path, limits, &mut catalog)?;
-    catalog.beside = metadata.lines();
-    catalog.extras = Some(Extras::new(metadata));
-    catalog.warnings.extend(misleading_name(path));
-    Ok(Opened { catalog, files: vec![path.to_path_buf()] })
-}
-
-fn misleading_name(path: &Path) -> Option<String> {
-    let extension = path.extension()?.to_str()?;
-    let misleading = MISLEADING.contains(&extension.to_ascii_lowercase().as_str());
-    misleading.then(|| format!("{}: a safetensors file, whatever .{extension} promises", path.display()))
+    Ok(Opened::new(catalog, metadata, vec![path.to_path_buf()]))
 }
 
 /// Adds a file and its tensors to a catalog, in the order of their bytes, and returns its metadata.

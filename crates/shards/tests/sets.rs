@@ -55,7 +55,7 @@ fn what_is_no_index_is_refused() {
         ("{", "no index of a set: EOF while parsing"),
         ("{}", "has no \"weight_map\""),
         (r#"{"weight_map": []}"#, "expected an object of file names by tensor"),
-        (r#"{"weight_map": {"a": 1}}"#, "byte 22: no index of a set: invalid type: integer `1`"),
+        (r#"{"weight_map": {"a": 1}}"#, "byte 21: no index of a set: invalid type: integer `1`"),
         (r#"{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}"#, "tensor \"a\": the tensor stands twice"),
         (r#"{"weight_map": {"a": "../x.safetensors"}}"#, "tensor \"a\": the file name \"../x.safetensors\" leads out"),
         (r#"{"weight_map": {"a": "x.bin"}}"#, "does not end in .safetensors"),

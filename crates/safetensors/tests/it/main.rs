@@ -5,4 +5,6 @@ mod damage;
 mod fixtures;
 mod hand_made;
 mod round_trip;
+mod sets;
 mod support;
+mod ties;

@@ -1,0 +1,247 @@
+//! What a manifest becomes: a header, and a place for every blob.
+
+use crate::header::{Header, Tensor};
+use crate::{METADATA_KEY, Metadata, dtype};
+use std::collections::HashSet;
+use weightlift_core::{Error, Manifest, Output, Packing, Part, Result};
+
+/// What is wrong with a tensor name, in words that complete `the name "x" …`.
+pub(crate) fn name_problem(name: &str) -> Option<String> {
+    (name == METADATA_KEY).then(|| "is reserved for metadata in safetensors files".to_owned())
+}
+
+/// Where each blob of a manifest goes.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The header.
+    pub(crate) header: Header,
+    /// First byte after the header, and length, of each blob.
+    pub(crate) blobs: Vec<(u64, u64)>,
+    /// Bytes after the header.
+    pub(crate) bytes: u64,
+    /// What a user should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Layout {
+    /// Lays blobs out in their order. Of the tensors over one blob the first is written, the others are recorded as
+    /// tied to it.
+    ///
+    /// # Errors
+    /// `Request` with the tensor for what the format cannot hold.
+    pub(crate) fn new(manifest: &Manifest) -> Result<Layout> {
+        let (blobs, bytes) = places(manifest)?;
+        let (metadata, notes) = metadata_of(manifest);
+        let mut layout = Layout { header: Header { metadata, tensors: Vec::new() }, blobs, bytes, notes };
+        let mut owners = vec![None; manifest.blobs.len()];
+        let (mut names, mut ties) = (HashSet::new(), Vec::new());
+        for output in &manifest.tensors {
+            let placed = check_name(output, &mut names).and_then(|()| layout.place(output, &mut owners));
+            if let Some(owner) = placed.map_err(|error| error.in_tensor(&output.name))? {
+                ties.push((output.name.as_str(), owner.name.as_str()));
+            }
+        }
+        if let Some(blob) = owners.iter().position(Option::is_none) {
+            return Err(Error::request(format!("blob {blob} belongs to no tensor")));
+        }
+        layout.header.metadata.record_ties(&ties)?;
+        layout.header.metadata.complete();
+        Ok(layout)
+    }
+
+    /// Lists a tensor, or returns the one that its bytes are listed for already.
+    fn place<'m>(&mut self, output: &'m Output, owners: &mut [Option<&'m Output>]) -> Result<Option<&'m Output>> {
+        let wanted = length_of(output)?;
+        let id = blob_of(output)?;
+        let (Some(&(begin, bytes)), Some(owner)) = (self.blobs.get(id), owners.get_mut(id)) else {
+            return Err(Error::request(format!("blob {id} does not exist")));
+        };
+        if bytes != wanted {
+            return Err(Error::request(format!("its blob has {bytes} bytes, where {wanted} are needed")));
+        }
+        if let Some(owner) = *owner {
+            let same = owner.dtype == output.dtype && owner.shape == output.shape;
+            let differs = || Error::request(format!("it shares its bytes with {:?} in another form", owner.name));
+            return if same { Ok(Some(owner)) } else { Err(differs()) };
+        }
+        *owner = Some(output);
+        let (name, shape) = (output.name.clone(), output.shape.clone());
+        self.header.tensors.push(Tensor { name, dtype: output.dtype, shape, begin, end: begin + bytes });
+        Ok(None)
+    }
+}
+
+/// First byte and length of each blob, and the length of all.
+fn places(manifest: &Manifest) -> Result<(Vec<(u64, u64)>, u64)> {
+    let mut at = 0u64;
+    let mut places = Vec::with_capacity(manifest.blobs.len());
+    for blob in &manifest.blobs {
+        places.push((at, blob.bytes));
+        let end = at.checked_add(blob.bytes).filter(|&end| end <= i64::MAX as u64);
+        at = end.ok_or_else(|| Error::request("the file would have more than 2^63 bytes"))?;
+    }
+    Ok((places, at))
+}
+
+/// The blob of a tensor, which it must fill row-major and dense.
+fn blob_of(output: &Output) -> Result<usize> {
+    match &output.parts[..] {
+        [Part { blob, layout, region }]
+            if region.is_whole(&output.shape) && layout.offset == 0 && layout.is_contiguous(&output.shape) =>
+        {
+            Ok(blob.0 as usize)
+        }
+        _ => Err(Error::request("safetensors files hold dense tensors, but this is a view or has several parts")),
+    }
+}
+
+/// The metadata to write: those of the inputs of this format, the first input's first; for inputs of other formats
+/// alone the conventional ones.
+fn metadata_of(manifest: &Manifest) -> (Metadata, Vec<String>) {
+    let mut inputs: Vec<_> = manifest.extras.iter().filter_map(|(id, e)| Some((*id, e.get::<Metadata>()?))).collect();
+    inputs.sort_by_key(|&(input, _)| input);
+    let Some((&(_, first), others)) = inputs.split_first() else {
+        return (Metadata::conventional(), Vec::new());
+    };
+    let mut metadata = first.clone();
+    let mut notes = Vec::new();
+    for &(input, other) in others {
+        let note = |key| format!("metadata {key:?} of input {input} differs from an earlier input's and is left out");
+        notes.extend(metadata.join(other).into_iter().map(note));
+    }
+    (metadata, notes)
+}
+
+fn check_name<'m>(output: &'m Output, names: &mut HashSet<&'m str>) -> Result<()> {
+    if let Some(problem) = name_problem(&output.name) {
+        return Err(Error::request(format!("the name {problem}")));
+    }
+    if !names.insert(&output.name) {
+        return Err(Error::request("two tensors of this name, where names must differ"));
+    }
+    Ok(())
+}
+
+/// The length of a tensor in the file.
+fn length_of(output: &Output) -> Result<u64> {
+    let Output { dtype, shape, .. } = output;
+    if dtype::packing(*dtype) != Some(output.packing) {
+        return Err(Error::request(format!("safetensors files cannot hold {dtype} ({:?})", output.packing)));
+    }
+    let bits = u128::from(dtype.bits().unwrap_or(0)) * u128::from(shape.elements());
+    if bits % 8 != 0 {
+        let message = format!("{dtype} of shape {shape} does not fill whole bytes, which safetensors files need");
+        return Err(Error::request(message));
+    }
+    let bytes = dtype.bytes(shape.elements(), Packing::Dense);
+    bytes.ok_or_else(|| Error::request(format!("{dtype} of shape {shape} has more than 2^63 bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weightlift_core::{BlobId, DType, Extras, Region, Shape};
+
+    fn shape(dims: &[u64]) -> Shape {
+        Shape::new(dims).unwrap()
+    }
+
+    fn refused(manifest: &Manifest) -> String {
+        Layout::new(manifest).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    fn of_one(dtype: DType, dims: &[u64]) -> Manifest {
+        let mut manifest = Manifest::default();
+        manifest.add_tensor("w", dtype, shape(dims));
+        manifest
+    }
+
+    #[test]
+    fn the_header_has_the_order_of_tensors_and_the_data_that_of_blobs() {
+        let mut manifest = Manifest::default();
+        for (name, dim) in [("a", 3), ("b", 0), ("c", 5)] {
+            manifest.add_tensor(name, DType::U8, shape(&[dim]));
+        }
+        manifest.tensors.reverse();
+        let layout = Layout::new(&manifest).unwrap();
+        assert_eq!(layout.blobs, [(0, 3), (3, 0), (3, 5)]);
+        let listed = layout.header.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.begin, tensor.end));
+        assert_eq!(listed.collect::<Vec<_>>(), [("c", 3, 8), ("b", 3, 3), ("a", 0, 3)]);
+    }
+
+    #[test]
+    fn tensors_over_one_blob_are_written_once() {
+        let mut manifest = of_one(DType::U8, &[4]);
+        for (name, dims) in [("x", &[4][..]), ("y", &[4])] {
+            manifest.tensors.push(Output { name: name.into(), shape: shape(dims), ..manifest.tensors[0].clone() });
+        }
+        let layout = Layout::new(&manifest).unwrap();
+        assert_eq!(layout.header.tensors.len(), 1);
+        let pairs: Vec<_> = layout.header.metadata.pairs().collect();
+        assert_eq!(pairs, [("format", "pt"), ("x", "w"), ("y", "w")]);
+        manifest.tensors[2].shape = shape(&[2, 2]);
+        manifest.tensors[2].parts[0].region = Region::whole(&shape(&[2, 2]));
+        manifest.tensors[2].parts[0].layout.strides = vec![2, 1];
+        assert!(refused(&manifest).contains("tensor \"y\": it shares its bytes with \"w\" in another form"));
+        manifest.tensors[2] = Output { name: "format".into(), ..manifest.tensors[0].clone() };
+        assert!(refused(&manifest).contains("tensor \"format\": it is tied to \"w\""));
+    }
+
+    #[test]
+    fn what_the_format_cannot_hold_is_refused() {
+        assert!(refused(&of_one(DType::C128, &[2])).contains("tensor \"w\": safetensors files cannot hold c128"));
+        assert!(refused(&of_one(DType::F4E2m1, &[3])).contains("whole bytes"));
+        assert_eq!(refused(&of_one(DType::F4E2m1, &[2, 3])), "");
+        let mut odd = of_one(DType::U8, &[1]);
+        odd.tensors[0].name = "__metadata__".into();
+        assert!(refused(&odd).contains("reserved"));
+        let mut odd = of_one(DType::U8, &[1]);
+        odd.add_tensor("w", DType::U8, shape(&[1]));
+        assert!(refused(&odd).contains("two tensors of this name"));
+        let mut odd = of_one(DType::U8, &[1]);
+        odd.add_blob(4, None);
+        assert!(refused(&odd).contains("blob 1 belongs to no tensor"));
+        let mut odd = of_one(DType::U8, &[1]);
+        odd.tensors[0].parts[0].blob = BlobId(7);
+        assert!(refused(&odd).contains("blob 7 does not exist"));
+        let mut odd = of_one(DType::U8, &[1]);
+        odd.blobs[0].bytes = 2;
+        assert!(refused(&odd).contains("its blob has 2 bytes, where 1 are needed"));
+    }
+
+    #[test]
+    fn views_and_parts_are_refused() {
+        let whole = of_one(DType::U8, &[2, 2]);
+        assert_eq!(refused(&whole), "");
+        let changed = |change: fn(&mut Part)| {
+            let mut manifest = whole.clone();
+            change(&mut manifest.tensors[0].parts[0]);
+            refused(&manifest)
+        };
+        assert!(changed(|part| part.layout.strides = vec![1, 2]).contains("dense"));
+        assert!(changed(|part| part.layout.offset = 1).contains("dense"));
+        assert!(changed(|part| part.region.size = shape(&[1, 2])).contains("dense"));
+        let mut twice = whole;
+        let part = twice.tensors[0].parts[0].clone();
+        twice.tensors[0].parts.push(part);
+        assert!(refused(&twice).contains("several parts"));
+    }
+
+    #[test]
+    fn metadata_come_from_the_inputs_of_this_format() {
+        let with = |extras: Vec<(u32, Extras)>| Layout::new(&Manifest { extras, ..Manifest::default() }).unwrap();
+        let metadata = |pairs: &[(&str, &str)]| {
+            let mut metadata = Metadata::from_pairs(Vec::new());
+            pairs.iter().for_each(|(key, value)| metadata.set(key, value));
+            metadata
+        };
+        assert_eq!(with(vec![]).header.metadata, Metadata::conventional());
+        assert_eq!(with(vec![(0, Extras::new("foreign"))]).header.metadata, Metadata::conventional());
+        assert!(with(vec![(0, Extras::new(Metadata::absent()))]).header.metadata.is_absent());
+        let second = (1, Extras::new(metadata(&[("a", "2"), ("b", "3")])));
+        let first = (0, Extras::new(metadata(&[("format", "tf"), ("a", "1")])));
+        let layout = with(vec![second, first]);
+        assert_eq!(layout.header.metadata, metadata(&[("format", "tf"), ("a", "1"), ("b", "3")]));
+        assert_eq!(layout.notes, ["metadata \"a\" of input 1 differs from an earlier input's and is left out"]);
+    }
+}
