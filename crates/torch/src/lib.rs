@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod legacy;
 mod list;
 pub mod pickle;
 mod recognise;
@@ -60,9 +61,7 @@ impl Format for Torch {
         let head = source.head(4096)?;
         match recognise::container(&head) {
             Some(Container::Zip) => Ok(Box::new(zip::open(source, &options.limits)?)),
-            Some(Container::Legacy) => {
-                Err(Error::unsupported("a legacy PyTorch stream, which this version does not read").in_file(path))
-            }
+            Some(Container::Legacy) => Ok(Box::new(legacy::open(source, &options.limits)?)),
             Some(Container::Pickle) => {
                 Err(Error::unsupported("a plain pickle, which torch.save did not write").in_file(path))
             }

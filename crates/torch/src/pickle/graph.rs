@@ -400,9 +400,14 @@ impl Graph {
         }
     }
 
-    /// The name of a class or function; a call on the result of a call is only named as such.
+    /// The name of a class or function. Legacy files keep a class with its source text outside of the pickle, under
+    /// the id `('module', class, file, source)`. A call on the result of a call is only named as such.
     fn describe_callable(&self, id: NodeId) -> String {
-        self.dotted(id).unwrap_or_else(|| "the result of a call on the result of a call".into())
+        let class = match self.node(id) {
+            Node::Persistent(of) => self.items(of).and_then(|fields| fields.get(1)).copied().unwrap_or(id),
+            _ => id,
+        };
+        self.dotted(class).unwrap_or_else(|| "the result of a call on the result of a call".into())
     }
 }
 

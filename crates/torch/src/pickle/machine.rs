@@ -86,11 +86,6 @@ impl<I: Input> Machine<I> {
         self.cursor.at as u64
     }
 
-    /// Steps over bytes between pickles and gives them.
-    pub(crate) fn raw<const N: usize>(&mut self) -> Result<[u8; N]> {
-        self.cursor.array(&mut self.graph.bytes)
-    }
-
     /// The graph so far.
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph

@@ -1,0 +1,54 @@
+//! Writes a checkpoint anew, storages shared as they are: `cargo run --example rewrite -- in.pt out.pt`.
+
+use std::collections::HashMap;
+use std::path::Path;
+use weightlift_core::{
+    Checkpoint, Data, EntryId, Extent, Format, Manifest, OpenOptions, Origin, Output, Packing, Part, Region, Result,
+    WriteOptions,
+};
+use weightlift_torch::Torch;
+
+/// The extent of an entry that is one view of one storage as it is.
+fn storage(checkpoint: &dyn Checkpoint, id: EntryId) -> Option<&Extent> {
+    match &checkpoint.catalog().entry(id).data {
+        Data::Extents(extents) => extents.first(),
+        Data::Absent(_) => None,
+    }
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, from, to] = arguments.as_slice() else { return Ok(()) };
+    let files = weightlift_io::real();
+    let checkpoint = Torch.open(files.clone(), Path::new(from), &OpenOptions::default())?;
+    let catalog = checkpoint.catalog();
+    let mut manifest = Manifest::default();
+    let (mut blobs, mut wanted) = (HashMap::new(), Vec::new());
+    for (id, entry) in catalog.iter() {
+        let Some(extent) = storage(checkpoint.as_ref(), id) else { continue };
+        let range = (extent.source, extent.bytes);
+        let blob = *blobs.entry(range).or_insert_with(|| {
+            wanted.push((range, entry.dtype, extent.order));
+            manifest.add_blob(extent.bytes.len(), extent.checksum)
+        });
+        let part = Part { blob, layout: extent.layout.clone(), region: Region::whole(&entry.shape) };
+        manifest.tensors.push(Output {
+            path: entry.path.clone(),
+            name: entry.name.clone(),
+            dtype: entry.dtype,
+            packing: Packing::Dense,
+            shape: entry.shape.clone(),
+            parts: vec![part],
+            origin: Some(Origin { input: 0, entry: id }),
+        });
+    }
+    manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
+    let writer = Torch.create(files.clone(), Path::new(to), manifest, &WriteOptions::default())?;
+    let sources = weightlift_io::Sources::new(files.as_ref(), checkpoint.as_ref(), Path::new(to));
+    for (at, ((source, bytes), ..)) in wanted.iter().enumerate() {
+        let data = sources.get(*source)?.read_vec(*bytes, u64::MAX)?;
+        writer.write_at(weightlift_core::BlobId(at as u32), 0, &data)?;
+    }
+    writer.finish()?;
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The legacy stream: five pickles, then the storages.
+//!
+//! ```text
+//! magic number | 1001 | system | object | keys      a pickle each, nothing between
+//! per key: length i64le (elements), bytes           no alignment, no checksum
+//! ```
+
+use crate::checkpoint::{Objects, TorchCheckpoint};
+use crate::list::Lister;
+use crate::pickle::{Graph, Input, Machine, Node, NodeId};
+use crate::source::Spaces;
+use crate::storage::{Records, StorageId, Stored};
+use std::collections::HashMap;
+use weightlift_core::{ByteOrder, ByteRange, Catalog, Error, Limits, Result, SourceId};
+use weightlift_io::FileSource;
+
+/// The number that opens the stream, low byte first.
+const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+/// The only version of the stream.
+const VERSION: i64 = 1001;
+
+/// Bytes of a file, a piece at a time. Pieces grow, so that a long pickle takes few reads.
+pub(crate) struct FileInput<'a> {
+    pub(crate) source: &'a FileSource,
+    /// Where the pickles start and must have ended.
+    pub(crate) range: ByteRange,
+}
+
+impl Input for FileInput<'_> {
+    fn more(&mut self, bytes: &mut Vec<u8>) -> Result<bool> {
+        let have = bytes.len() as u64;
+        let piece = have.clamp(1 << 12, 1 << 20).min(self.range.len().saturating_sub(have));
+        if piece == 0 {
+            return Ok(false);
+        }
+        bytes.resize((have + piece) as usize, 0);
+        self.source.read_exact_at(&mut bytes[have as usize..], self.range.start() + have)?;
+        Ok(true)
+    }
+}
+
+/// Records behind one another, found by the lengths that stand before them.
+#[derive(Debug)]
+pub(crate) struct StreamRecords {
+    pub(crate) file: SourceId,
+    pub(crate) places: HashMap<String, ByteRange>,
+}
+
+impl Records for StreamRecords {
+    fn record(&mut self, key: &str, _: &mut Spaces) -> Result<Stored> {
+        let place = self.places.get(key);
+        let bytes = *place.ok_or_else(|| Error::malformed(format!("the file has no storage {key:?}")))?;
+        Ok(Stored { source: self.file, bytes, checksum: None })
+    }
+}
+
+/// The storages that a graph names, by key.
+pub(crate) fn named_storages(graph: &Graph) -> Result<HashMap<String, StorageId>> {
+    let mut named = HashMap::new();
+    for node in graph.ids() {
+        let Node::Persistent(id) = graph.node(node) else { continue };
+        let tag = graph.items(id).and_then(|fields| fields.first()).and_then(|&tag| graph.raw(tag));
+        if tag == Some(b"storage") {
+            let storage = StorageId::read(graph, node)?;
+            named.entry(storage.key.clone()).or_insert(storage);
+        }
+    }
+    Ok(named)
+}
+
+/// Where the record of a storage is, whose length stands at `at`.
+pub(crate) fn record_at(source: &FileSource, at: u64, storage: &StorageId) -> Result<ByteRange> {
+    let mut numel = [0; 8];
+    ByteRange::new(at, 8)?.within(source.len())?;
+    source.read_exact_at(&mut numel, at)?;
+    let (numel, key) = (i64::from_le_bytes(numel), &storage.key);
+    if u64::try_from(numel) != Ok(storage.numel) {
+        let wanted = storage.numel;
+        let message = format!("storage {key:?} has {numel} elements, but the pickle says {wanted}");
+        return Err(Error::malformed(message).at(at));
+    }
+    let bytes = ByteRange::new(at + 8, storage.bytes()?)?;
+    bytes.within(source.len()).map_err(|error| {
+        let message = format!("storage {key:?} {}", error.message());
+        Error::malformed(message).at(at).help("the download or copy was cut short: fetch the file again")
+    })
+}
+
+/// Opens a legacy stream.
+pub(crate) fn open(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
+    let path = source.path().to_path_buf();
+    open_unnamed(source, limits).map_err(|error| error.in_file(path))
+}
+
+fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
+    let range = ByteRange::new(0, source.len())?;
+    let input = FileInput { source: &source, range };
+    let mut machine = Machine::new(Vec::new(), input, limits, Some(0));
+    check_opening(&mut machine)?;
+    machine.load()?;
+    let root = machine.load()?;
+    let keys = machine.load()?;
+    let mut at = machine.position();
+    let graph = machine.finish();
+    let named = named_storages(&graph)?;
+    let mut places = HashMap::new();
+    for &key in graph.items(keys).unwrap_or_default() {
+        let key = graph.text(key).map_or_else(|| graph.describe(key), |text| text.into_owned());
+        let storage = named.get(&key).ok_or_else(|| {
+            Error::malformed(format!("storage {key:?} follows, but no tensor says what its elements are"))
+        })?;
+        let bytes = record_at(&source, at, storage)?;
+        at = bytes.end();
+        places.insert(key, bytes);
+    }
+    let mut spaces = Spaces::default();
+    let mut records = StreamRecords { file: spaces.add_file(source), places };
+    let order = ByteOrder::Little;
+    let listing = Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits }.list(root)?;
+    let catalog = Catalog::new(crate::ID, "PyTorch checkpoint (legacy stream)");
+    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root, listing }))
+}
+
+fn check_opening(machine: &mut Machine<FileInput<'_>>) -> Result<()> {
+    let magic = machine.load()?;
+    if !is_magic(machine.graph(), magic) {
+        return Err(Error::malformed("no legacy PyTorch stream: the first pickle is not its magic number").at(0));
+    }
+    let at = machine.position();
+    let version = machine.load()?;
+    match machine.graph().node(version) {
+        Node::Int(VERSION) => Ok(()),
+        _ => {
+            let found = machine.graph().describe(version);
+            Err(Error::unsupported(format!("legacy stream version {found}; {VERSION} is known")).at(at))
+        }
+    }
+}
+
+fn is_magic(graph: &Graph, node: NodeId) -> bool {
+    matches!(graph.node(node), Node::Long(digits) if graph.span(digits) == MAGIC)
+}
