@@ -20,6 +20,8 @@ pub struct OpenOptions {
 pub struct WriteOptions {
     /// Whether files of that name may be replaced.
     pub replace: bool,
+    /// The most bytes of tensors in one file, for formats of several files; a larger tensor has a file of its own.
+    pub shard_size: Option<u64>,
 }
 
 /// The answer of a format that knows a path for its own.
