@@ -1,6 +1,7 @@
 //! What the tests share.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 use weightlift_core::{Checkpoint, DType, EntryId, Error, Extras, Format, Limits, Manifest, OpenOptions, Shape};
 use weightlift_core::{WriteOptions, Written};
@@ -16,6 +17,15 @@ pub(crate) fn open_with(path: &Path, limits: Limits) -> Result<Box<dyn Checkpoin
 /// Opens a file.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Checkpoint>, Error> {
     open_with(path, Limits::default())
+}
+
+/// Opens a file of these bytes, which lies in memory, and reads all its tensors.
+pub(crate) fn open_bytes(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let files = Arc::new(weightlift_testkit::OneFile::new(bytes));
+    let checkpoint = Safetensors.open(files.clone(), Path::new("model.safetensors"), &OpenOptions::default())?;
+    let entries = checkpoint.catalog().iter();
+    let read = |id| weightlift_io::read_entry(files.as_ref(), checkpoint.as_ref(), id);
+    entries.map(|(id, entry)| Ok((entry.name.clone(), read(id)?))).collect()
 }
 
 /// The bytes of a tensor.
@@ -35,11 +45,6 @@ impl OneFile {
         let path = dir.path().join("model.safetensors");
         std::fs::write(&path, bytes).unwrap();
         OneFile { path, _dir: dir }
-    }
-
-    /// Replaces the content.
-    pub(crate) fn set(&self, bytes: &[u8]) {
-        std::fs::write(&self.path, bytes).unwrap();
     }
 }
 
