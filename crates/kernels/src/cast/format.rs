@@ -75,35 +75,68 @@ pub(super) enum Coding {
     Float(Float),
     /// A power of two, `2^(code−127)`; the code of all ones is NaN. No sign, no zero.
     Scale,
+    /// An integer of so many bits, in two's complement if signed.
+    Int { bits: u32, signed: bool },
+    /// Zero is false, anything else is true and written as one.
+    Bool,
 }
 
 /// The real numbers an element consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
     pub(super) coding: Coding,
-    /// Bytes of each.
+    /// Bytes of each number.
     pub(super) bytes: usize,
+    /// 1, or 2 for the real and imaginary part of a complex element.
+    pub(super) numbers: usize,
 }
 
 impl Element {
     /// What elements of `dtype` hold, where casts know it.
     pub(super) const fn of(dtype: DType) -> Option<Element> {
-        let (coding, bytes) = match dtype {
-            DType::F64 => (Coding::Float(F64), 8),
-            DType::F32 => (Coding::Float(F32), 4),
-            DType::F16 => (Coding::Float(F16), 2),
-            DType::Bf16 => (Coding::Float(BF16), 2),
-            DType::F8E5m2 => (Coding::Float(E5M2), 1),
-            DType::F8E4m3fn => (Coding::Float(E4M3FN), 1),
-            DType::F8E4m3fnuz => (Coding::Float(E4M3FNUZ), 1),
-            DType::F8E5m2fnuz => (Coding::Float(E5M2FNUZ), 1),
-            DType::F8E4m3b11fnuz => (Coding::Float(E4M3B11FNUZ), 1),
-            DType::F8E8m0fnu => (Coding::Scale, 1),
-            DType::F6E2m3 => (Coding::Float(E2M3), 1),
-            DType::F6E3m2 => (Coding::Float(E3M2), 1),
-            DType::F4E2m1 => (Coding::Float(E2M1), 1),
+        let real = match dtype {
+            DType::F64 | DType::C128 => Element::float(F64, 8),
+            DType::F32 | DType::C64 => Element::float(F32, 4),
+            DType::F16 | DType::C32 => Element::float(F16, 2),
+            DType::Bf16 | DType::Bc32 => Element::float(BF16, 2),
+            DType::F8E5m2 => Element::float(E5M2, 1),
+            DType::F8E4m3fn => Element::float(E4M3FN, 1),
+            DType::F8E4m3fnuz => Element::float(E4M3FNUZ, 1),
+            DType::F8E5m2fnuz => Element::float(E5M2FNUZ, 1),
+            DType::F8E4m3b11fnuz => Element::float(E4M3B11FNUZ, 1),
+            DType::F8E8m0fnu => Element { coding: Coding::Scale, bytes: 1, numbers: 1 },
+            DType::F6E2m3 => Element::float(E2M3, 1),
+            DType::F6E3m2 => Element::float(E3M2, 1),
+            DType::F4E2m1 => Element::float(E2M1, 1),
+            DType::I64 => Element::int(64, true),
+            DType::I32 => Element::int(32, true),
+            DType::I16 => Element::int(16, true),
+            DType::I8 => Element::int(8, true),
+            DType::I4 => Element::int(4, true),
+            DType::I2 => Element::int(2, true),
+            DType::U64 => Element::int(64, false),
+            DType::U32 => Element::int(32, false),
+            DType::U16 => Element::int(16, false),
+            DType::U8 => Element::int(8, false),
+            DType::U4 => Element::int(4, false),
+            DType::U2 => Element::int(2, false),
+            DType::Bool => Element { coding: Coding::Bool, bytes: 1, numbers: 1 },
             _ => return None,
         };
-        Some(Element { coding, bytes })
+        let complex = matches!(dtype, DType::C128 | DType::C64 | DType::C32 | DType::Bc32);
+        Some(Element { numbers: 1 + complex as usize, ..real })
+    }
+
+    /// Bytes of the whole element.
+    pub(super) const fn size(&self) -> usize {
+        self.bytes * self.numbers
+    }
+
+    const fn float(format: Float, bytes: usize) -> Element {
+        Element { coding: Coding::Float(format), bytes, numbers: 1 }
+    }
+
+    const fn int(bits: u32, signed: bool) -> Element {
+        Element { coding: Coding::Int { bits, signed }, bytes: bits.div_ceil(8) as usize, numbers: 1 }
     }
 }

@@ -7,13 +7,19 @@
 //! its sign and as many of its upper payload bits as the target has, and becomes quiet; a target with a single NaN
 //! gets that.
 //!
+//! Integers are exact values, and targets like any other: what follows the point is cut off, what lies beyond becomes
+//! the last value on its side under both rules, NaN becomes 0. True is 1; everything but zero is true, NaN too. A
+//! real number becomes a complex one with imaginary part 0, complex numbers are cast part by part; complex to real is
+//! no cast. f8e8m0fnu, which only has powers of two, rounds half way and above up, anything above its least value but
+//! below the next up to that, and anything below its least value to that; zero and negative numbers are beyond it.
+//!
 //! What overflows becomes, under [`Overflow::Inf`], the target's infinity, or its NaN where it has no infinity; under
 //! [`Overflow::Saturate`], and in targets with neither, the largest finite value of its sign. An infinity stays an
 //! infinity under both; a target without one treats it as overflowed.
 //!
 //! # The tally
-//! Each source number is counted at most once:
-//! - [`Tally::nan`]: the source is a NaN.
+//! Each source number, each part of a complex one, is counted at most once:
+//! - [`Tally::nan`]: the source is a NaN; what was written is one too, if the target has any.
 //! - [`Tally::overflow`]: the source is finite and lies beyond the target as above, or is an infinity the target
 //!   lacks; whatever was then written.
 //! - [`Tally::to_zero`]: the source is finite and not zero, the result is zero.
@@ -55,15 +61,30 @@ pub struct CastPair {
 }
 
 impl CastPair {
-    /// `None` where no cast leads from `from` to `to`, and where both are the same: that is a copy of bytes.
+    /// `None` where no cast leads from `from` to `to`: opaque and quantized dtypes, x87 numbers, complex to real;
+    /// and where both are the same, which is a copy of bytes.
     pub fn new(from: DType, to: DType) -> Option<CastPair> {
-        (from != to && Element::of(from).is_some() && Element::of(to).is_some()).then_some(CastPair { from, to })
+        let (source, target) = (Element::of(from)?, Element::of(to)?);
+        (from != to && source.numbers <= target.numbers).then_some(CastPair { from, to })
     }
 
     /// Every pair there is.
     pub fn all() -> impl Iterator<Item = CastPair> {
         let to = |from: DType| DType::ALL.iter().filter_map(move |&to| CastPair::new(from, to));
         DType::ALL.iter().flat_map(move |&from| to(from))
+    }
+
+    /// The cast of both parts of complex numbers; `None` where one side alone is complex.
+    fn of_parts(self) -> Option<CastPair> {
+        let part = |dtype| match dtype {
+            DType::C128 => (DType::F64, true),
+            DType::C64 => (DType::F32, true),
+            DType::C32 => (DType::F16, true),
+            DType::Bc32 => (DType::Bf16, true),
+            real => (real, false),
+        };
+        let ((from, from_complex), (to, to_complex)) = (part(self.from), part(self.to));
+        (from_complex == to_complex).then_some(CastPair { from, to })
     }
 
     /// The source's dtype.
@@ -158,14 +179,15 @@ pub fn cast(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> T
 /// As [`cast`].
 pub fn cast_in(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
     let (Some(from), Some(to)) = (Element::of(pair.from), Element::of(pair.to)) else { return Tally::default() };
-    let whole = src.len().is_multiple_of(from.bytes) && dst.len().is_multiple_of(to.bytes);
-    let (elements, room_for) = (src.len() / from.bytes, dst.len() / to.bytes);
+    let whole = src.len().is_multiple_of(from.size()) && dst.len().is_multiple_of(to.size());
+    let (elements, room_for) = (src.len() / from.size(), dst.len() / to.size());
     assert!(whole && elements == room_for, "{} bytes of {} for {} of {}", src.len(), pair.from, dst.len(), pair.to);
     run_fast(room, pair, overflow, src, dst).unwrap_or_else(|| scalar::run(from, to, overflow, src, dst))
 }
 
 /// The cast in the room's own loop, if it has one for the pair and can be used.
 fn run_fast(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+    let pair = pair.of_parts()?;
     match room {
         Room::Scalar => None,
         Room::Portable => portable::run(pair, overflow, src, dst),

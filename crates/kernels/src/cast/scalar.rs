@@ -14,6 +14,12 @@ pub(super) struct Number {
     pub(super) subnormal: bool,
 }
 
+impl Number {
+    const fn whole(negative: bool, significand: u64) -> Number {
+        Number { negative, magnitude: Magnitude::Finite { significand, exponent: 0 }, subnormal: false }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Magnitude {
     /// `significand · 2^exponent`; zero where the significand is.
@@ -57,10 +63,14 @@ pub(super) const fn convert(from: &Coding, to: &Coding, overflow: Overflow, code
     let number = match from {
         Coding::Float(float) => decode_float(float, code),
         Coding::Scale => decode_scale(code),
+        Coding::Int { bits, signed } => decode_int(*bits, *signed, code),
+        Coding::Bool => Number::whole(false, (code != 0) as u64),
     };
     match to {
         Coding::Float(float) => encode_float(float, number, overflow),
         Coding::Scale => encode_scale(number, overflow),
+        Coding::Int { bits, signed } => encode_int(*bits, *signed, number),
+        Coding::Bool => encode_bool(number),
     }
 }
 
@@ -193,14 +203,65 @@ const fn encode_scale(number: Number, overflow: Overflow) -> (u64, Loss) {
     }
 }
 
-/// All of `src` into `dst`, whose lengths the dispatcher has checked.
+const fn decode_int(bits: u32, signed: bool, code: u64) -> Number {
+    let unused = 64 - bits;
+    let value = (code << unused) as i64 >> unused;
+    if signed { Number::whole(value < 0, value.unsigned_abs()) } else { Number::whole(false, code << unused >> unused) }
+}
+
+/// Towards zero; what lies beyond becomes the last value on its side, NaN becomes 0.
+const fn encode_int(bits: u32, signed: bool, number: Number) -> (u64, Loss) {
+    let mask = u64::MAX >> (64 - bits);
+    let most = match (signed, number.negative) {
+        (true, true) => 1 << (bits - 1),
+        (true, false) => mask >> 1,
+        (false, true) => 0,
+        (false, false) => mask,
+    };
+    let (whole, zero) = match number.magnitude {
+        Magnitude::Nan { .. } => return (0, Loss::Nan),
+        Magnitude::Infinity => (u64::MAX as u128 + 1, false),
+        Magnitude::Finite { significand, exponent } => (truncate(significand, exponent), significand == 0),
+    };
+    let beyond = whole > most as u128;
+    let magnitude = if beyond { most } else { whole as u64 };
+    let code = if number.negative { magnitude.wrapping_neg() & mask } else { magnitude };
+    let loss = match (beyond, whole == 0 && !zero) {
+        (true, _) => Loss::Overflow,
+        (_, true) => Loss::ToZero,
+        _ => Loss::Nothing,
+    };
+    (code, loss)
+}
+
+/// `significand · 2^exponent` without what follows the point; anything beyond 64 bits is some number beyond them.
+const fn truncate(significand: u64, exponent: i32) -> u128 {
+    if exponent < 0 {
+        return (significand as u128) >> if exponent > -64 { -exponent } else { 64 };
+    }
+    (significand as u128) << if exponent < 64 { exponent } else { 64 }
+}
+
+const fn encode_bool(number: Number) -> (u64, Loss) {
+    match number.magnitude {
+        Magnitude::Nan { .. } => (1, Loss::Nan),
+        Magnitude::Infinity => (1, Loss::Nothing),
+        Magnitude::Finite { significand, .. } => ((significand != 0) as u64, Loss::Nothing),
+    }
+}
+
+/// All of `src` into `dst`, whose lengths the dispatcher has checked. A real number becomes a complex one without an
+/// imaginary part; complex ones go part by part.
 pub(super) fn run(from: Element, to: Element, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
     let mut tally = Tally::default();
-    for (source, target) in src.chunks_exact(from.bytes).zip(dst.chunks_exact_mut(to.bytes)) {
+    let target = if from.numbers == to.numbers { to.bytes } else { to.size() };
+    for (source, target) in src.chunks_exact(from.bytes).zip(dst.chunks_exact_mut(target)) {
         let mut code = [0; 8];
         code[..source.len()].copy_from_slice(source);
         let (code, loss) = convert(&from.coding, &to.coding, overflow, u64::from_le_bytes(code));
-        target.copy_from_slice(&code.to_le_bytes()[..target.len()]);
+        let (number, imaginary) = target.split_at_mut(to.bytes);
+        number.copy_from_slice(&code.to_le_bytes()[..to.bytes]);
+        imaginary.fill(0);
         tally.count(loss);
     }
     tally

@@ -187,3 +187,45 @@ fn saturated_values_are_the_largest() {
     check(F64, f64::INFINITY.to_bits(), F32, Overflow::Saturate, 0x7f80_0000);
     check(Bf16, 0x7f7f, F16, Overflow::Saturate, 0x7bff);
 }
+
+/// Integers and truth values as every framework has them, and as none has them where they disagree.
+#[test]
+fn whole_numbers_and_truth() {
+    let f32 = |value: f32| u64::from(value.to_bits());
+    for (value, to, expected) in [
+        (1.9, I8, 1),
+        (-0.5, I8, 0),
+        (-1.9, I8, 0xff),
+        (300.0, I8, 127),
+        (-129.0, I8, 0x80),
+        (-128.9, I8, 0x80),
+        (-1.0, U8, 0),
+        (-0.9, U8, 0),
+        (70000.0, I16, 0x7fff),
+        (2147483648.0, I32, 0x7fff_ffff),
+        (-2147483648.0, I32, 0x8000_0000),
+        (f32::NAN, I32, 0),
+        (f32::NEG_INFINITY, I64, 0x8000_0000_0000_0000),
+        (1e20, U64, u64::MAX),
+        (9.0, I4, 7),
+        (-9.0, I4, 8),
+        (f32::NAN, Bool, 1),
+        (-0.0, Bool, 0),
+        (1e-45, Bool, 1),
+    ] {
+        check(F32, f32(value), to, Overflow::Saturate, expected);
+    }
+    check(I64, (1 << 53) + (1 << 29) + 1, F32, Overflow::Inf, f32(9007200328482816.0));
+    check(I64, (1 << 40) + (1 << 32) + 1, Bf16, Overflow::Inf, 0x5381);
+    check(I32, (1 << 24) + 1, F32, Overflow::Inf, f32(16777216.0));
+    check(I32, 65519, F16, Overflow::Inf, 0x7bff);
+    check(U16, 65520, F16, Overflow::Inf, 0x7c00);
+    check(I32, 300, I8, Overflow::Inf, 127);
+    check(I32, u64::from(u32::MAX), U64, Overflow::Inf, 0);
+    check(U8, 255, I8, Overflow::Inf, 127);
+    check(Bool, 7, F16, Overflow::Inf, 0x3c00);
+    check(I4, 0xf, I64, Overflow::Inf, u64::MAX);
+    check(F8E8m0fnu, 0x00, F64, Overflow::Inf, 0x3800_0000_0000_0000);
+    check(F32, 0x0040_0001, F8E8m0fnu, Overflow::Inf, 1);
+    check(F32, 0, F8E8m0fnu, Overflow::Saturate, 0);
+}
