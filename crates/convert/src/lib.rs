@@ -20,7 +20,7 @@ mod target;
 mod tiles;
 
 pub use key::KeyChoice;
-pub use pattern::Pattern;
+pub use pattern::{Pattern, nearest};
 pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
 pub use rename::Rename;
 pub use report::{CastReport, Report};

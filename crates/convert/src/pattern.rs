@@ -124,8 +124,8 @@ fn glob_to_regex(glob: &str) -> String {
     regex + r"\z"
 }
 
-/// At most three names that differ from `text` in few letters, nearest first.
-pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// At most three names, quoted, that differ from `text` in few letters, nearest first.
+pub fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     const LOOKED_AT: usize = 10_000;
     let most = (text.chars().count() / 3).clamp(1, 8);
     let mut near: Vec<(usize, &str)> =

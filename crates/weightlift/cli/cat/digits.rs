@@ -16,7 +16,9 @@ pub(super) enum Cut {
     UniqueFraction(usize),
     /// The same, but after so many in all at the latest.
     UniqueDigits(usize),
-    /// After so many in all, of the number's exact value.
+    /// After so many in all, whether they are needed or not.
+    Full(usize),
+    /// The same, rounded whatever the neighbours are.
     Digits(usize),
 }
 
@@ -38,14 +40,16 @@ impl Decimal {
         let lowest = match cut {
             Cut::Unique => i32::MIN,
             Cut::UniqueFraction(most) => -i32::try_from(most).unwrap_or(i32::MAX),
-            Cut::UniqueDigits(most) | Cut::Digits(most) => decimal.point - i32::try_from(most).unwrap_or(i32::MAX / 2),
+            Cut::UniqueDigits(most) | Cut::Full(most) | Cut::Digits(most) => {
+                decimal.point - i32::try_from(most).unwrap_or(i32::MAX / 2)
+            }
         };
-        decimal.generate(&mut fraction, lowest, !matches!(cut, Cut::Digits(_)));
+        decimal.generate(&mut fraction, lowest, cut);
         decimal
     }
 
     /// Appends digits down to that of `10^lowest`.
-    fn generate(&mut self, fraction: &mut Fraction, lowest: i32, unique: bool) {
+    fn generate(&mut self, fraction: &mut Fraction, lowest: i32, cut: Cut) {
         if self.point <= lowest {
             // Only the digit before the first could stand here.
             let up = self.point == lowest && fraction.beyond_half(0);
@@ -55,14 +59,10 @@ impl Decimal {
         loop {
             let digit = fraction.next_digit();
             self.digits.push(digit);
-            let (low, high) = if unique { fraction.close() } else { (false, false) };
+            let (low, high) = if matches!(cut, Cut::Digits(_)) { (false, false) } else { fraction.close() };
             let last = self.point - self.digits.len() as i32 <= lowest;
-            if low || high || last {
-                let up = if low == high { fraction.beyond_half(digit) } else { high };
-                return self.finish(up);
-            }
-            if !unique && fraction.value == Big::new(0) {
-                return self.finish(false);
+            if last || ((low || high) && !matches!(cut, Cut::Full(_))) {
+                return self.finish(if low == high { fraction.beyond_half(digit) } else { high });
             }
         }
     }

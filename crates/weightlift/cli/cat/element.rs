@@ -53,9 +53,7 @@ impl Elements {
 /// `Unsupported` where nothing here knows the numbers.
 pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Result<Vec<Value>> {
     match Elements::of(dtype) {
-        Some(Elements::Float(format)) => {
-            Ok(floats(dtype, format, bytes)?.into_iter().map(Value::Float).collect())
-        }
+        Some(Elements::Float(format)) => Ok(floats(dtype, format, bytes)?.into_iter().map(Value::Float).collect()),
         Some(Elements::Complex(format)) => {
             let halves = floats(half_of(dtype), format, bytes)?;
             let pairs = halves.chunks_exact(2);

@@ -134,6 +134,11 @@ impl Exact {
         }
     }
 
+    /// Whether it is zero and carries no minus sign.
+    pub(super) fn is_positive_zero(self) -> bool {
+        matches!(self, Exact::Finite { negative: false, magnitude } if magnitude.mantissa == 0)
+    }
+
     /// Whether it carries a minus sign; that of a NaN is not looked at.
     pub(super) fn is_negative(self) -> bool {
         matches!(self, Exact::Infinite { negative: true } | Exact::Finite { negative: true, .. })
@@ -181,7 +186,10 @@ mod tests {
         let sorted = [0.0, 5e-324, 1e-300, 0.1, 0.5, 1.0, 1.5, 1e300];
         for pair in sorted.windows(2) {
             let (a, b) = (magnitude(pair[0], DType::F64), magnitude(pair[1], DType::F64));
-            assert_eq!((a.compare(b), b.compare(a), a.compare(a)), (Ordering::Less, Ordering::Greater, Ordering::Equal));
+            assert_eq!(
+                (a.compare(b), b.compare(a), a.compare(a)),
+                (Ordering::Less, Ordering::Greater, Ordering::Equal)
+            );
         }
     }
 

@@ -61,7 +61,8 @@ impl Floats {
     /// Second look: how many digits they have.
     pub(super) fn measure(&mut self, number: Exact) {
         if let Exact::Finite { negative, magnitude } = number {
-            let (whole, behind, power) = self.parts(magnitude);
+            let most = self.precision.saturating_add(1);
+            let (whole, behind, power) = self.parts(magnitude, Cut::UniqueDigits(most));
             let sign = usize::from(negative || self.signed);
             self.left = self.left.max(whole.len() + sign);
             self.right = self.right.max(behind.len());
@@ -77,13 +78,14 @@ impl Floats {
             let width = left + 1 + self.right + self.exponent_width();
             return format!("{:>width$}", format!("{sign}{}", name_of(number)));
         };
-        let (whole, behind, power) = self.parts(magnitude);
-        let number = format!("{:>left$}.{behind:0<right$}", format!("{sign}{whole}"), right = self.right);
+        let (whole, behind, power) = self.parts(magnitude, Cut::Full(self.right + 1));
+        let (whole, right) = (format!("{sign}{whole}"), self.right);
         if !self.scientific {
-            return number;
+            return format!("{whole:>left$}.{behind:<right$}");
         }
         let (direction, digits) = power.split_at(1);
-        format!("{number}e{direction}{digits:0>width$}", width = self.power.saturating_sub(1))
+        let width = self.power.saturating_sub(1);
+        format!("{whole:>left$}.{behind:0<right$}e{direction}{digits:0>width$}")
     }
 
     /// Characters before the point; NaN and infinities may ask for more than the numbers.
@@ -100,10 +102,9 @@ impl Floats {
         if self.power == 0 { 0 } else { 1 + self.power }
     }
 
-    /// Digits before and behind the point, and the power of ten with its sign.
-    fn parts(&self, magnitude: Magnitude) -> (String, String, String) {
+    /// Digits before and behind the point, and the power of ten with its sign, before which `cut` holds.
+    fn parts(&self, magnitude: Magnitude, cut: Cut) -> (String, String, String) {
         if self.scientific {
-            let cut = Cut::UniqueDigits(self.precision.saturating_add(1));
             let (whole, behind, power) = Decimal::of(magnitude, cut).scientific();
             return (whole, behind, format!("{power:+03}"));
         }
@@ -185,17 +186,16 @@ pub(super) fn scalar(number: Exact, format: FloatFormat) -> String {
 
 /// A complex number that is no element of an array.
 pub(super) fn complex_scalar(real: Exact, imaginary: Exact, format: FloatFormat) -> String {
-    let is_zero = matches!(real, Exact::Finite { negative: false, magnitude } if magnitude.mantissa == 0);
-    if is_zero {
+    if real.is_positive_zero() {
         return format!("{}j", alone(imaginary, format, false, false));
     }
     format!("({}{}j)", alone(real, format, false, false), alone(imaginary, format, false, true))
 }
 
-/// A number in six digits at most, as `%g` of C writes it.
-pub(super) fn short(number: Exact) -> String {
+/// A number in six digits at most, as `%g` of C writes it, or `%+g`.
+pub(super) fn short(number: Exact, signed: bool) -> String {
     const DIGITS: i32 = 6;
-    let sign = sign_of(number, false);
+    let sign = sign_of(number, signed);
     let Exact::Finite { magnitude, .. } = number else { return format!("{sign}{}", name_of(number)) };
     let decimal = Decimal::of(magnitude, Cut::Digits(DIGITS as usize));
     let (first, rest, power) = decimal.scientific();
