@@ -1,13 +1,16 @@
 //! From the entries of an index to tensors.
 
+use super::Strings;
 use super::index::{self, Index};
 use super::shards::Shards;
 use crate::ordered::slice_key;
 use crate::proto::{BundleEntry, TensorSlice};
 use crate::{dtype, slices};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weightlift_core::{
-    ByteOrder, Catalog, Checksum, DType, Entry, Error, Extent, Files, KeyPath, Kind, Limits, Region, Result, Shape,
+    ByteOrder, ByteRange, Catalog, Checksum, DType, Entry, Error, Extent, Files, KeyPath, Kind, Limits, Region, Result,
+    Shape, Source, SourceId,
 };
 use weightlift_kernels::checksum::unmask_crc32c;
 
@@ -23,6 +26,7 @@ pub(super) struct Builder<'a> {
     /// The first tensor that cannot be read, and how many more there are.
     damage: Option<Error>,
     damaged: usize,
+    decoded: BTreeMap<SourceId, Strings>,
 }
 
 impl<'a> Builder<'a> {
@@ -34,7 +38,7 @@ impl<'a> Builder<'a> {
         catalog: &'a mut Catalog,
     ) -> Builder<'a> {
         let shards = Shards::new(files, prefix, index.header);
-        Builder { index, limits, shards, catalog, damage: None, damaged: 0 }
+        Builder { index, limits, shards, catalog, damage: None, damaged: 0, decoded: BTreeMap::new() }
     }
 
     /// Adds every tensor in key order; slices stand in the tensor they belong to. A tensor that cannot be read is
@@ -62,9 +66,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The data files that exist.
-    pub(super) fn finish(self) -> Vec<PathBuf> {
-        self.shards.finish(self.catalog)
+    /// The data files that exist, and what the decoded sources stand for.
+    pub(super) fn finish(self) -> (Vec<PathBuf>, BTreeMap<SourceId, Strings>) {
+        (self.shards.finish(self.catalog), self.decoded)
     }
 
     /// Marks the entries that are slices of a partitioned tensor.
@@ -116,12 +120,27 @@ impl<'a> Builder<'a> {
                 let message = format!("{dtype} of shape {shape} has at least {least} bytes, but {}", range.len());
                 return Err(Error::malformed(format!("{message} are stored")).at(range.start()));
             }
-            let extent = Extent::opaque(source, range, shape).with_order(self.index.header.order);
-            return Ok(extent.with_checksum(Checksum::OfFormat(entry.crc32c)));
+            return self.opaque(dtype, shape, source, range, entry.crc32c);
         }
         let extent = Extent::packed(source, range, dtype, shape, dtype::packing(dtype))?;
         let order = if dtype.swap_unit() > 1 { self.index.header.order } else { ByteOrder::Little };
         Ok(extent.with_order(order).with_checksum(Checksum::Crc32c(unmask_crc32c(entry.crc32c))))
+    }
+
+    /// Where strings or variants lie. Those of a big-endian bundle are decoded, so that they are the same everywhere.
+    fn opaque(&mut self, dtype: DType, shape: &Shape, source: SourceId, bytes: ByteRange, crc: u32) -> Result<Extent> {
+        match (self.index.header.order, dtype) {
+            (ByteOrder::Little, _) => Ok(Extent::opaque(source, bytes, shape).with_checksum(Checksum::OfFormat(crc))),
+            (ByteOrder::Big, DType::Str) => {
+                let label = "strings of a big-endian bundle".to_owned();
+                let decoded = self.catalog.add_source(Source::Decoded { label, len: bytes.len() });
+                self.decoded.insert(decoded, Strings { source, bytes, elements: shape.elements(), crc });
+                Ok(Extent::opaque(decoded, ByteRange::new(0, bytes.len())?, shape))
+            }
+            (ByteOrder::Big, _) => {
+                Err(Error::unsupported(format!("{dtype} tensors of a big-endian bundle are not read")))
+            }
+        }
     }
 
     /// Where the slices of a partitioned tensor lie.

@@ -9,15 +9,17 @@ pub use index::{Header, Index};
 
 use crate::locate::{self, stale_state};
 use crate::names::{self, index_path, shown};
-use crate::record::{check_strings, check_variants};
+use crate::record::{BigStrings, check_strings, check_variants};
 use crate::spelling::Spellings;
 use crate::{ID, table};
 use entries::Builder;
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
     ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, EntryId, Error, Extent, Files, Limits, OpenOptions,
-    Result, Source,
+    Result, Source, SourceId,
 };
 use weightlift_io::FileSource;
 use weightlift_kernels::checksum::mask_crc32c;
@@ -28,6 +30,18 @@ pub(crate) struct Bundle {
     files: Arc<dyn Files>,
     catalog: Catalog,
     paths: Vec<PathBuf>,
+    /// Where the strings of a big-endian bundle lie that its decoded sources give.
+    decoded: BTreeMap<SourceId, Strings>,
+}
+
+/// Strings in big-endian order.
+#[derive(Debug)]
+struct Strings {
+    source: SourceId,
+    bytes: ByteRange,
+    elements: u64,
+    /// Masked, as it is stored.
+    crc: u32,
 }
 
 impl Bundle {
@@ -39,7 +53,8 @@ impl Bundle {
         let mut builder = Builder::new(files.as_ref(), prefix, &index, &options.limits, &mut catalog);
         builder.add_all().map_err(|error| error.in_file(&path))?;
         let mut paths = vec![path];
-        paths.extend(builder.finish());
+        let (shards, decoded) = builder.finish();
+        paths.extend(shards);
         catalog.extras = Spellings::of(&index, &catalog);
         catalog.warnings.extend(damage);
         catalog.warnings.extend(stale_state(files.as_ref(), prefix));
@@ -47,7 +62,7 @@ impl Bundle {
         if locate::stat(files.as_ref(), &meta)?.is_some() {
             catalog.beside.push(format!("{}: the graph of TensorFlow 1, which names the old tensors", shown(&meta)));
         }
-        Ok(Bundle { files, catalog, paths })
+        Ok(Bundle { files, catalog, paths, decoded })
     }
 }
 
@@ -97,6 +112,18 @@ impl Checkpoint for Bundle {
         self.paths.clone()
     }
 
+    fn decode(&self, source: SourceId) -> Result<Box<dyn Read + Send + '_>> {
+        let Some(strings) = self.decoded.get(&source) else {
+            return Err(Error::request(format!("source {} is not a decoded one", source.0)));
+        };
+        let Source::File { path, .. } = self.catalog.source(strings.source) else {
+            return Err(Error::request("strings lie in no file"));
+        };
+        let file = FileSource::open(self.files.as_ref(), path)?;
+        let reader = file.reader(strings.bytes);
+        Ok(Box::new(BigStrings::new(reader, strings.elements, strings.bytes.len(), strings.crc)))
+    }
+
     fn verify(&self, id: EntryId) -> Result<()> {
         let entry = self.catalog.entry(id);
         let verify = || entry.extents()?.iter().try_for_each(|extent| self.verify_record(entry.dtype, extent));
@@ -117,7 +144,7 @@ impl Bundle {
         let reader = source.reader(extent.bytes);
         let crc = match dtype {
             DType::Variant => check_variants(reader, elements, size),
-            _ => check_strings(reader, elements, size, extent.order),
+            _ => check_strings(reader, elements, size),
         };
         let place = |error: Error| error.in_file(path).at(extent.bytes.start());
         let computed = mask_crc32c(crc.map_err(place)?);

@@ -178,7 +178,9 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn keys(contents: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn keys(contents: &[u8]) -> Result<Pairs> {
         let mut entries = Block::parse(contents)?.entries();
         let mut found = Vec::new();
         while let Some((key, value)) = entries.next_entry()? {
@@ -187,7 +189,7 @@ mod tests {
         Ok(found)
     }
 
-    fn block(interval: usize) -> (Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>) {
+    fn block(interval: usize) -> (Pairs, Vec<u8>) {
         let pairs: Vec<_> = (0..40).map(|n| (format!("layer/{n:03}").into_bytes(), vec![n; n as usize % 5])).collect();
         let mut builder = BlockBuilder::new(interval);
         pairs.iter().for_each(|(key, value)| builder.add(key, value));

@@ -4,7 +4,8 @@
 use crate::proto::{self, BundleEntry, Dim, TensorShape, TensorSlice};
 use crate::spelling::{self, Spellings};
 use crate::{capabilities, dtype, ordered, slices};
-use weightlift_core::{Blob, BlobId, Checksum, Error, Manifest, Output, Part, Region, Result, Shape};
+use std::collections::BTreeMap;
+use weightlift_core::{Blob, BlobId, Checksum, DType, Error, Manifest, Output, Part, Region, Result, Shape};
 
 /// An index entry without its checksum.
 #[derive(Debug)]
@@ -19,31 +20,38 @@ pub(super) struct PlannedEntry {
     pub(super) blob: Option<BlobId>,
 }
 
+/// Where a blob begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which data file.
+    pub(super) shard: u32,
+    /// First byte in it.
+    pub(super) offset: u64,
+}
+
 /// Where everything will be.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// In key order.
     pub(super) entries: Vec<PlannedEntry>,
-    /// First byte of each blob in the data file.
-    pub(super) offsets: Vec<u64>,
-    /// Bytes of the data file.
-    pub(super) data_len: u64,
+    /// Where each blob begins.
+    pub(super) places: Vec<Place>,
+    /// Bytes of each data file; there is at least one.
+    pub(super) shards: Vec<u64>,
+    /// Blobs with strings whose checksum is not known, and how many strings.
+    pub(super) strings: BTreeMap<BlobId, u64>,
 }
 
 impl Plan {
-    /// Lays the blobs one after the other, without gaps.
+    /// Lays the blobs one after the other, without gaps. A new data file begins with the blob that would take one
+    /// beyond `shard_size`.
     ///
     /// # Errors
     /// `Request` for names, dtypes and layouts that a bundle cannot hold.
-    pub(super) fn new(manifest: &Manifest) -> Result<Plan> {
-        let mut offsets = Vec::with_capacity(manifest.blobs.len());
-        let mut data_len = 0u64;
-        for blob in &manifest.blobs {
-            offsets.push(data_len);
-            let end = data_len.checked_add(blob.bytes).filter(|&end| end <= i64::MAX as u64);
-            data_len = end.ok_or_else(|| Error::request("the tensors have more than 2^63 bytes"))?;
-        }
-        let mut plan = Plan { entries: Vec::with_capacity(manifest.tensors.len()), offsets, data_len };
+    pub(super) fn new(manifest: &Manifest, shard_size: Option<u64>) -> Result<Plan> {
+        let (places, shards) = lay_out(&manifest.blobs, shard_size.unwrap_or(u64::MAX))?;
+        let entries = Vec::with_capacity(manifest.tensors.len());
+        let mut plan = Plan { entries, places, shards, strings: BTreeMap::new() };
         for output in &manifest.tensors {
             plan.add(manifest, output).map_err(|error| error.in_tensor(&output.name))?;
         }
@@ -98,16 +106,22 @@ impl Plan {
     }
 
     /// Completes the entry of a part, which must be the whole of its blob, row by row.
-    fn place(&self, blobs: &[Blob], output: &Output, part: &Part, entry: BundleEntry) -> Result<BundleEntry> {
+    fn place(&mut self, blobs: &[Blob], output: &Output, part: &Part, entry: BundleEntry) -> Result<BundleEntry> {
         let at = part.blob.0 as usize;
-        let (Some(blob), Some(&offset)) = (blobs.get(at), self.offsets.get(at)) else {
+        let (Some(blob), Some(&Place { shard, offset })) = (blobs.get(at), self.places.get(at)) else {
             return Err(Error::request(format!("lies in blob {at}, which is not there")));
         };
         let size = &part.region.size;
         if output.dtype.is_opaque() {
-            if !matches!(blob.checksum, Some(Checksum::OfFormat(_))) {
-                let message = format!("{} tensors can only be copied from another TensorFlow checkpoint", output.dtype);
-                return Err(Error::request(message));
+            match (output.dtype, blob.checksum) {
+                (_, Some(Checksum::OfFormat(_))) => {}
+                (DType::Str, _) => {
+                    self.strings.insert(part.blob, size.elements());
+                }
+                (dtype, _) => {
+                    let message = format!("{dtype} tensors can only be copied from another TensorFlow bundle");
+                    return Err(Error::request(message));
+                }
             }
         } else {
             let contiguous = part.layout.offset == 0 && part.layout.is_contiguous(size);
@@ -119,8 +133,26 @@ impl Plan {
                 return Err(Error::request(message));
             }
         }
-        Ok(BundleEntry { offset: offset as i64, size: blob.bytes as i64, ..entry })
+        Ok(BundleEntry { shard_id: shard as i32, offset: offset as i64, size: blob.bytes as i64, ..entry })
     }
+}
+
+/// The places of all blobs and the lengths of the data files.
+fn lay_out(blobs: &[Blob], shard_size: u64) -> Result<(Vec<Place>, Vec<u64>)> {
+    let mut places = Vec::with_capacity(blobs.len());
+    let mut shards = Vec::new();
+    let mut len = 0u64;
+    for blob in blobs {
+        if len > 0 && blob.bytes > 0 && len.saturating_add(blob.bytes) > shard_size {
+            shards.push(std::mem::take(&mut len));
+        }
+        let shard = i32::try_from(shards.len()).map_err(|_| Error::request("more than 2^31 data files"))?;
+        places.push(Place { shard: shard as u32, offset: len });
+        let end = len.checked_add(blob.bytes).filter(|&end| end <= i64::MAX as u64);
+        len = end.ok_or_else(|| Error::request("the tensors have more than 2^63 bytes"))?;
+    }
+    shards.push(len);
+    Ok((places, shards))
 }
 
 fn to_proto(shape: &Shape) -> TensorShape {
@@ -134,4 +166,23 @@ fn slice_of(region: &Region, shape: &Shape) -> TensorSlice {
         (start, size) => proto::Extent { start: start as i64, length: Some(size as i64) },
     };
     TensorSlice { extent: region.start.iter().zip(region.size.dims()).zip(shape.dims()).map(extent).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_files_are_filled_in_order() {
+        let lay = |sizes: &[u64], shard_size| {
+            let blobs: Vec<_> = sizes.iter().map(|&bytes| Blob { bytes, checksum: None }).collect();
+            let (places, shards) = lay_out(&blobs, shard_size).unwrap();
+            (places.iter().map(|place| (place.shard, place.offset)).collect::<Vec<_>>(), shards)
+        };
+        assert_eq!(lay(&[], 10), (vec![], vec![0]));
+        assert_eq!(lay(&[4, 6, 1], 10), (vec![(0, 0), (0, 4), (1, 0)], vec![10, 1]));
+        assert_eq!(lay(&[4, 30, 0, 1], 10), (vec![(0, 0), (1, 0), (1, 30), (2, 0)], vec![4, 30, 1]));
+        assert_eq!(lay(&[4, 6], u64::MAX).1, [10]);
+        assert_eq!(lay(&[0, 0, 2], 0).1, [2]);
+    }
 }

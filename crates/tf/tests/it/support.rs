@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use weightlift_core::{
-    BlobId, Catalog, Checkpoint, DType, EntryId, Extent, Format, Layout, Manifest, OpenOptions, Origin, Output, Part,
-    Result, Source, WriteOptions, Written,
+    BlobId, ByteOrder, Catalog, Checkpoint, DType, EntryId, Extent, Format, Layout, Manifest, OpenOptions, Origin,
+    Output, Part, Result, WriteOptions, Written,
 };
 use weightlift_io::{read_entry, real};
 use weightlift_testkit::{Fixture, fixtures};
@@ -68,22 +68,15 @@ pub(crate) fn strings(record: &[u8], elements: u64) -> Vec<Vec<u8>> {
     strings
 }
 
-/// Where the bytes of an extent are.
-pub(crate) fn place(catalog: &Catalog, extent: &Extent) -> (PathBuf, u64) {
-    match catalog.source(extent.source) {
-        Source::File { path, .. } => (path.clone(), extent.bytes.start()),
-        Source::Decoded { .. } => panic!("a decoded source"),
-    }
-}
-
 /// The manifest of a verbatim copy, its blobs in the order of the source's data, and where each blob comes from.
 pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
     let catalog = checkpoint.catalog();
     let mut extents: Vec<Extent> = catalog.entries.iter().flat_map(|entry| entry.extents().unwrap().to_vec()).collect();
-    extents.sort_by_key(|extent| place(catalog, extent));
+    extents.sort_by_key(|extent| (extent.source, extent.bytes));
     let mut manifest = Manifest::default();
     for extent in &extents {
-        manifest.add_blob(extent.bytes.len(), extent.checksum);
+        let checksum = extent.checksum.filter(|_| extent.order == ByteOrder::Little);
+        manifest.add_blob(extent.bytes.len(), checksum);
     }
     manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
     for (id, entry) in catalog.iter() {

@@ -10,9 +10,15 @@
 //! goes on from there over the four stored bytes and the strings. That of variants takes lengths as u64 and goes on
 //! through all elements.
 
+mod big;
+mod sum;
+
+pub(crate) use big::BigStrings;
+pub(crate) use sum::StringSum;
+
 use crate::varint;
 use std::io::{ErrorKind, Read};
-use weightlift_core::{ByteOrder, Error, Result};
+use weightlift_core::{Error, Kind, Result};
 use weightlift_kernels::checksum::{Algorithm, mask_crc32c};
 
 const CRC: Algorithm = Algorithm::Crc32c;
@@ -23,7 +29,7 @@ const BUFFER: usize = 1 << 16;
 /// # Errors
 /// `Malformed` when lengths and `size` do not fit together or the source ends early, `Checksum` when the lengths are
 /// not those written, `Io`.
-pub fn check_strings(source: impl Read, elements: u64, size: u64, order: ByteOrder) -> Result<u32> {
+pub fn check_strings(source: impl Read, elements: u64, size: u64) -> Result<u32> {
     if elements == 0 && size == 0 {
         return Ok(0);
     }
@@ -32,25 +38,24 @@ pub fn check_strings(source: impl Read, elements: u64, size: u64, order: ByteOrd
     let mut total = 0u64;
     for _ in 0..elements {
         let len = record.varint()?;
-        lengths = add_string_length(lengths, len, order);
+        lengths = add_length(lengths, len);
         total = total.checked_add(len).filter(|&total| total <= size).ok_or_else(|| too_long(len, size))?;
     }
-    let stored = record.checksum(order)?;
+    let stored = record.checksum()?;
     expect(stored, mask_crc32c(lengths), "checksum of the string lengths")?;
     if total != record.left {
         let message = format!("strings of {total} bytes in all, but {} bytes follow their lengths", record.left);
         return Err(Error::malformed(message));
     }
-    let crc = CRC.extend(lengths, &to_bytes(stored, order));
+    let crc = CRC.extend(lengths, &stored.to_le_bytes());
     record.extend(crc, total)
 }
 
 /// Adds the length of one string to the checksum of all.
-pub(crate) fn add_string_length(crc: u32, len: u64, order: ByteOrder) -> u32 {
-    match (u32::try_from(len), order) {
-        (Ok(len), _) => CRC.extend(crc, &to_bytes(len, order)),
-        (Err(_), ByteOrder::Little) => CRC.extend(crc, &len.to_le_bytes()),
-        (Err(_), ByteOrder::Big) => CRC.extend(crc, &len.to_be_bytes()),
+fn add_length(crc: u32, len: u64) -> u32 {
+    match u32::try_from(len) {
+        Ok(len) => CRC.extend(crc, &len.to_le_bytes()),
+        Err(_) => CRC.extend(crc, &len.to_le_bytes()),
     }
 }
 
@@ -64,7 +69,7 @@ pub fn check_variants(source: impl Read, elements: u64, size: u64) -> Result<u32
     for _ in 0..elements {
         let len = record.varint()?;
         crc = record.extend(CRC.extend(crc, &len.to_le_bytes()), len)?;
-        let stored = record.checksum(ByteOrder::Little)?;
+        let stored = record.checksum()?;
         expect(stored, mask_crc32c(crc), "checksum of a variant")?;
         crc = CRC.extend(crc, &stored.to_le_bytes());
     }
@@ -83,13 +88,6 @@ fn expect(stored: u32, computed: u32, what: &str) -> Result<()> {
 
 fn too_long(len: u64, size: u64) -> Error {
     Error::malformed(format!("an element of {len} bytes does not fit into the {size} bytes of its tensor"))
-}
-
-fn to_bytes(value: u32, order: ByteOrder) -> [u8; 4] {
-    match order {
-        ByteOrder::Little => value.to_le_bytes(),
-        ByteOrder::Big => value.to_be_bytes(),
-    }
 }
 
 /// What is left to read of a record.
@@ -111,7 +109,7 @@ impl<R: Read> Record<R> {
         })?;
         self.source.read_exact(buf).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => Error::malformed("the file ends within the tensor"),
-            _ => Error::new(weightlift_core::Kind::Io, format!("cannot read: {error}")).caused_by(error),
+            _ => Error::new(Kind::Io, format!("cannot read: {error}")).caused_by(error),
         })
     }
 
@@ -127,13 +125,10 @@ impl<R: Read> Record<R> {
         Err(Error::malformed("a number is longer than 64 bits"))
     }
 
-    fn checksum(&mut self, order: ByteOrder) -> Result<u32> {
+    fn checksum(&mut self) -> Result<u32> {
         let mut bytes = [0; 4];
         self.fill(&mut bytes)?;
-        Ok(match order {
-            ByteOrder::Little => u32::from_le_bytes(bytes),
-            ByteOrder::Big => u32::from_be_bytes(bytes),
-        })
+        Ok(u32::from_le_bytes(bytes))
     }
 
     /// Continues a checksum over the next `len` bytes.
@@ -156,10 +151,9 @@ impl<R: Read> Record<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weightlift_kernels::checksum::crc32c;
 
     fn strings(bytes: &[u8], elements: u64) -> Result<u32> {
-        check_strings(bytes, elements, bytes.len() as u64, ByteOrder::Little).map(mask_crc32c)
+        check_strings(bytes, elements, bytes.len() as u64).map(mask_crc32c)
     }
 
     #[test]
@@ -171,17 +165,6 @@ mod tests {
         assert!(strings(&[], 1).is_err());
         let two = [0x01, 0x02, 0xbf, 0xdf, 0xdb, 0x7a, 0x78, 0x79, 0x79];
         assert_eq!(strings(&two, 2).unwrap().to_le_bytes(), [0x38, 0xe5, 0xc2, 0x4d]);
-    }
-
-    #[test]
-    fn big_endian_records() {
-        let lengths = crc32c(&300u32.to_be_bytes());
-        let mut bytes = vec![0xac, 0x02];
-        bytes.extend(mask_crc32c(lengths).to_be_bytes());
-        bytes.extend([7; 300]);
-        let whole = CRC.extend(lengths, &bytes[2..]);
-        assert_eq!(check_strings(&*bytes, 1, 306, ByteOrder::Big).unwrap(), whole);
-        assert!(check_strings(&*bytes, 1, 306, ByteOrder::Little).is_err());
     }
 
     fn variants() -> Vec<u8> {
@@ -206,7 +189,7 @@ mod tests {
         let good = [strings(&two, 2).unwrap(), variant(&variants).unwrap()];
         for len in 0..two.len() {
             assert!(strings(&two[..len], 2).is_err());
-            assert!(check_strings(&two[..len], 2, 9, ByteOrder::Little).is_err());
+            assert!(check_strings(&two[..len], 2, 9).is_err());
         }
         for len in 0..variants.len() {
             assert!(variant(&variants[..len]).is_err());
