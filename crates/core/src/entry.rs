@@ -8,7 +8,7 @@ use std::fmt;
 pub struct EntryId(pub u32);
 
 /// One step from a container to what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// A text key of a dictionary or an attribute.
     Text(String),
@@ -31,7 +31,7 @@ impl fmt::Display for Key {
 }
 
 /// The keys from the root of a checkpoint to a tensor. Flat formats have paths of one key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct KeyPath(pub Vec<Key>);
 
 impl KeyPath {
