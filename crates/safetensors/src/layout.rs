@@ -2,6 +2,7 @@
 
 use crate::header::{Header, Tensor};
 use crate::{METADATA_KEY, Metadata, dtype};
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use weightlift_core::{Error, Manifest, Output, Packing, Part, Result};
 
@@ -10,29 +11,49 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
     (name == METADATA_KEY).then(|| "is reserved for metadata in safetensors files".to_owned())
 }
 
-/// Where each blob of a manifest goes.
-#[derive(Debug)]
-pub(crate) struct Layout {
-    /// The header.
+/// A file to write.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    /// Its header.
     pub(crate) header: Header,
-    /// First byte after the header, and length, of each blob.
-    pub(crate) blobs: Vec<(u64, u64)>,
     /// Bytes after the header.
     pub(crate) bytes: u64,
+}
+
+/// Where a blob goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The number of the file.
+    pub(crate) file: usize,
+    /// First byte after the header of the file.
+    pub(crate) begin: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+}
+
+/// Where everything of a manifest goes.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The files, one at the least.
+    pub(crate) files: Vec<File>,
+    /// The place of each blob.
+    pub(crate) blobs: Vec<Place>,
+    /// The metadata of the index of several files.
+    pub(crate) index: Map<String, Value>,
     /// What a user should know.
     pub(crate) notes: Vec<String>,
 }
 
 impl Layout {
-    /// Lays blobs out in their order. Of the tensors over one blob the first is written, the others are recorded as
-    /// tied to it.
+    /// Lays blobs out in their order, over files of at most `limit` bytes of tensors. Of the tensors over one blob the
+    /// first is written, the others are recorded as tied to it.
     ///
     /// # Errors
     /// `Request` with the tensor for what the format cannot hold.
-    pub(crate) fn new(manifest: &Manifest) -> Result<Layout> {
-        let (blobs, bytes) = places(manifest)?;
-        let (metadata, notes) = metadata_of(manifest);
-        let mut layout = Layout { header: Header { metadata, tensors: Vec::new() }, blobs, bytes, notes };
+    pub(crate) fn new(manifest: &Manifest, limit: u64) -> Result<Layout> {
+        let (blobs, files) = places(manifest, limit)?;
+        let (mut metadata, notes) = metadata_of(manifest);
+        let mut layout = Layout { files, blobs, index: Map::new(), notes };
         let mut owners = vec![None; manifest.blobs.len()];
         let (mut names, mut ties) = (HashSet::new(), Vec::new());
         for output in &manifest.tensors {
@@ -44,8 +65,12 @@ impl Layout {
         if let Some(blob) = owners.iter().position(Option::is_none) {
             return Err(Error::request(format!("blob {blob} belongs to no tensor")));
         }
-        layout.header.metadata.record_ties(&ties)?;
-        layout.header.metadata.complete();
+        match layout.files.len() {
+            1 => metadata.record_ties(&ties)?,
+            _ => layout.index = metadata.record_ties_in_index(&ties)?,
+        }
+        metadata.complete();
+        layout.files.iter_mut().for_each(|file| file.header.metadata = metadata.clone());
         Ok(layout)
     }
 
@@ -53,11 +78,11 @@ impl Layout {
     fn place<'m>(&mut self, output: &'m Output, owners: &mut [Option<&'m Output>]) -> Result<Option<&'m Output>> {
         let wanted = length_of(output)?;
         let id = blob_of(output)?;
-        let (Some(&(begin, bytes)), Some(owner)) = (self.blobs.get(id), owners.get_mut(id)) else {
+        let (Some(&Place { file, begin, len }), Some(owner)) = (self.blobs.get(id), owners.get_mut(id)) else {
             return Err(Error::request(format!("blob {id} does not exist")));
         };
-        if bytes != wanted {
-            return Err(Error::request(format!("its blob has {bytes} bytes, where {wanted} are needed")));
+        if len != wanted {
+            return Err(Error::request(format!("its blob has {len} bytes, where {wanted} are needed")));
         }
         if let Some(owner) = *owner {
             let same = owner.dtype == output.dtype && owner.shape == output.shape;
@@ -66,21 +91,26 @@ impl Layout {
         }
         *owner = Some(output);
         let (name, shape) = (output.name.clone(), output.shape.clone());
-        self.header.tensors.push(Tensor { name, dtype: output.dtype, shape, begin, end: begin + bytes });
+        if let Some(file) = self.files.get_mut(file) {
+            file.header.tensors.push(Tensor { name, dtype: output.dtype, shape, begin, end: begin + len });
+        }
         Ok(None)
     }
 }
 
-/// First byte and length of each blob, and the length of all.
-fn places(manifest: &Manifest) -> Result<(Vec<(u64, u64)>, u64)> {
-    let mut at = 0u64;
-    let mut places = Vec::with_capacity(manifest.blobs.len());
-    for blob in &manifest.blobs {
-        places.push((at, blob.bytes));
-        let end = at.checked_add(blob.bytes).filter(|&end| end <= i64::MAX as u64);
-        at = end.ok_or_else(|| Error::request("the file would have more than 2^63 bytes"))?;
+/// The place of each blob, and the files with their lengths.
+fn places(manifest: &Manifest, limit: u64) -> Result<(Vec<Place>, Vec<File>)> {
+    let sizes: Vec<u64> = manifest.blobs.iter().map(|blob| blob.bytes).collect();
+    let mut files = vec![File::default()];
+    let mut places = Vec::with_capacity(sizes.len());
+    for (number, len) in weightlift_shards::split(&sizes, limit).into_iter().zip(sizes) {
+        files.resize_with(files.len().max(number + 1), File::default);
+        let Some(file) = files.get_mut(number) else { continue };
+        places.push(Place { file: number, begin: file.bytes, len });
+        let end = file.bytes.checked_add(len).filter(|&end| end <= i64::MAX as u64);
+        file.bytes = end.ok_or_else(|| Error::request("the file would have more than 2^63 bytes"))?;
     }
-    Ok((places, at))
+    Ok((places, files))
 }
 
 /// The blob of a tensor, which it must fill row-major and dense.
@@ -147,7 +177,7 @@ mod tests {
     }
 
     fn refused(manifest: &Manifest) -> String {
-        Layout::new(manifest).err().map(|error| error.to_string()).unwrap_or_default()
+        Layout::new(manifest, u64::MAX).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     fn of_one(dtype: DType, dims: &[u64]) -> Manifest {
@@ -163,10 +193,16 @@ mod tests {
             manifest.add_tensor(name, DType::U8, shape(&[dim]));
         }
         manifest.tensors.reverse();
-        let layout = Layout::new(&manifest).unwrap();
-        assert_eq!(layout.blobs, [(0, 3), (3, 0), (3, 5)]);
-        let listed = layout.header.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.begin, tensor.end));
+        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        let place = |file, begin, len| Place { file, begin, len };
+        assert_eq!(layout.blobs, [place(0, 0, 3), place(0, 3, 0), place(0, 3, 5)]);
+        let listed =
+            layout.files[0].header.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.begin, tensor.end));
         assert_eq!(listed.collect::<Vec<_>>(), [("c", 3, 8), ("b", 3, 3), ("a", 0, 3)]);
+        let layout = Layout::new(&manifest, 4).unwrap();
+        assert_eq!(layout.blobs, [place(0, 0, 3), place(0, 3, 0), place(1, 0, 5)]);
+        assert_eq!((layout.files[0].header.tensors.len(), layout.files[1].header.tensors.len()), (2, 1));
+        assert_eq!((layout.files[0].bytes, layout.files[1].bytes), (3, 5));
     }
 
     #[test]
@@ -175,9 +211,9 @@ mod tests {
         for (name, dims) in [("x", &[4][..]), ("y", &[4])] {
             manifest.tensors.push(Output { name: name.into(), shape: shape(dims), ..manifest.tensors[0].clone() });
         }
-        let layout = Layout::new(&manifest).unwrap();
-        assert_eq!(layout.header.tensors.len(), 1);
-        let pairs: Vec<_> = layout.header.metadata.pairs().collect();
+        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        assert_eq!(layout.files[0].header.tensors.len(), 1);
+        let pairs: Vec<_> = layout.files[0].header.metadata.pairs().collect();
         assert_eq!(pairs, [("format", "pt"), ("x", "w"), ("y", "w")]);
         manifest.tensors[2].shape = shape(&[2, 2]);
         manifest.tensors[2].parts[0].region = Region::whole(&shape(&[2, 2]));
@@ -229,19 +265,22 @@ mod tests {
 
     #[test]
     fn metadata_come_from_the_inputs_of_this_format() {
-        let with = |extras: Vec<(u32, Extras)>| Layout::new(&Manifest { extras, ..Manifest::default() }).unwrap();
+        let with = |extras: Vec<(u32, Extras)>| {
+            let layout = Layout::new(&Manifest { extras, ..Manifest::default() }, u64::MAX).unwrap();
+            (layout.files[0].header.metadata.clone(), layout.notes)
+        };
         let metadata = |pairs: &[(&str, &str)]| {
             let mut metadata = Metadata::from_pairs(Vec::new());
             pairs.iter().for_each(|(key, value)| metadata.set(key, value));
             metadata
         };
-        assert_eq!(with(vec![]).header.metadata, Metadata::conventional());
-        assert_eq!(with(vec![(0, Extras::new("foreign"))]).header.metadata, Metadata::conventional());
-        assert!(with(vec![(0, Extras::new(Metadata::absent()))]).header.metadata.is_absent());
+        assert_eq!(with(vec![]).0, Metadata::conventional());
+        assert_eq!(with(vec![(0, Extras::new("foreign"))]).0, Metadata::conventional());
+        assert!(with(vec![(0, Extras::new(Metadata::absent()))]).0.is_absent());
         let second = (1, Extras::new(metadata(&[("a", "2"), ("b", "3")])));
         let first = (0, Extras::new(metadata(&[("format", "tf"), ("a", "1")])));
-        let layout = with(vec![second, first]);
-        assert_eq!(layout.header.metadata, metadata(&[("format", "tf"), ("a", "1"), ("b", "3")]));
-        assert_eq!(layout.notes, ["metadata \"a\" of input 1 differs from an earlier input's and is left out"]);
+        let (joined, notes) = with(vec![second, first]);
+        assert_eq!(joined, metadata(&[("format", "tf"), ("a", "1"), ("b", "3")]));
+        assert_eq!(notes, ["metadata \"a\" of input 1 differs from an earlier input's and is left out"]);
     }
 }

@@ -28,6 +28,10 @@
 //! # Writing
 //! The header lists tensors in the order of the manifest, the data lie in the order of its blobs. The data begin at a
 //! multiple of 8 bytes. Tensors over one blob are written once under the first name, and the others recorded.
+//!
+//! With a shard size, tensors are divided in that order over `NAME-00001-of-0000N.safetensors` and an index, and
+//! second names are recorded in the index; what fits into one file is written as one. A set of that name that is
+//! replaced goes away whole.
 //! Since the format has no room between tensors, a tensor begins at a multiple of its element size only where the
 //! lengths of those before it allow; ordering tensors by falling element size, as the reference writer does, gives
 //! that always.
@@ -64,6 +68,7 @@ mod layout;
 mod metadata;
 mod read;
 mod set;
+mod ties;
 mod write;
 
 pub use format::Safetensors;

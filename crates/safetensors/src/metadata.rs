@@ -1,13 +1,13 @@
 //! `__metadata__`: texts beside the tensors.
 
-use std::collections::{HashMap, HashSet};
-use weightlift_core::{Entry, Error, KeyPath, Result};
+use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// The key of the header under which the metadata stands; no tensor may bear this name.
 pub const METADATA_KEY: &str = "__metadata__";
 
 /// The key that names the framework a file was made for.
-const FORMAT: &str = "format";
+pub(crate) const FORMAT: &str = "format";
 
 /// Values longer than this many characters are cut in a listing.
 const SHOWN: usize = 60;
@@ -25,9 +25,11 @@ const SHOWN: usize = 60;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
-    pairs: Option<Vec<(String, String)>>,
+    pub(crate) pairs: Option<Vec<(String, String)>>,
     /// Keys that are names of tensors: second names of others.
-    ties: Vec<String>,
+    pub(crate) ties: Vec<String>,
+    /// What the index of a set says beside the tensors and their size.
+    pub(crate) index: Map<String, Value>,
 }
 
 impl Metadata {
@@ -44,7 +46,7 @@ impl Metadata {
 
     /// Metadata of these pairs, whose keys must differ.
     pub(crate) fn from_pairs(pairs: Vec<(String, String)>) -> Metadata {
-        Metadata { pairs: Some(pairs), ties: Vec::new() }
+        Metadata { pairs: Some(pairs), ..Metadata::default() }
     }
 
     /// Whether the file has no `__metadata__`.
@@ -81,8 +83,11 @@ impl Metadata {
     /// Adds the pairs of another input. Where both have a key with different values, the value here stays; such keys
     /// are returned.
     pub(crate) fn join(&mut self, other: &Metadata) -> Vec<String> {
-        let Some(theirs) = &other.pairs else { return Vec::new() };
         self.ties.extend_from_slice(&other.ties);
+        for (key, value) in &other.index {
+            self.index.entry(key).or_insert_with(|| value.clone());
+        }
+        let Some(theirs) = &other.pairs else { return Vec::new() };
         let ours = self.pairs.get_or_insert_default();
         let known: HashSet<String> = ours.iter().map(|(key, _)| key.clone()).collect();
         let (both, new): (Vec<_>, Vec<_>) = theirs.iter().cloned().partition(|(key, _)| known.contains(key));
@@ -97,49 +102,13 @@ impl Metadata {
         }
     }
 
-    /// Finds the pairs that give a second name to a tensor of `entries`, and appends an entry for each: savers write a
-    /// tensor of several names once and record the other names here.
-    pub(crate) fn find_ties(&mut self, entries: &mut Vec<Entry>) {
-        let names: HashMap<&str, usize> =
-            entries.iter().enumerate().map(|(at, entry)| (entry.name.as_str(), at)).collect();
-        let is_tie = |key: &str| key != FORMAT && !names.contains_key(key);
-        let found = self.pairs().filter(|(key, _)| is_tie(key));
-        let found = found.filter_map(|(key, kept)| Some((key.to_owned(), *names.get(kept)?)));
-        let found: Vec<(String, usize)> = found.collect();
-        for (name, kept) in found {
-            let Some(kept) = entries.get(kept) else { continue };
-            let remarks = vec![format!("tied to {}", kept.name)];
-            entries.push(Entry { path: KeyPath::flat(&name), name: name.clone(), remarks, ..kept.clone() });
-            self.ties.push(name);
-        }
-    }
-
-    /// Records the second names of an output, each with the name under which the tensor is written. Those of an input
-    /// that did not last are forgotten.
-    ///
-    /// # Errors
-    /// `Request` where a name is already the key of something else.
-    pub(crate) fn record_ties(&mut self, ties: &[(&str, &str)]) -> Result<()> {
-        let mut old: HashSet<String> = self.ties.drain(..).collect();
-        for &(name, kept) in ties {
-            if name == FORMAT || (!old.remove(name) && self.get(name).is_some()) {
-                let message = format!("it is tied to {kept:?}, but its name is the key of other metadata");
-                return Err(Error::request(message).in_tensor(name));
-            }
-            self.set(name, kept);
-            self.ties.push(name.to_owned());
-        }
-        if let Some(pairs) = &mut self.pairs {
-            pairs.retain(|(key, _)| !old.contains(key));
-        }
-        Ok(())
-    }
-
     /// A line for each pair that is not a second name, for listings.
     pub(crate) fn lines(&self) -> Vec<String> {
         let ties: HashSet<&str> = self.ties.iter().map(String::as_str).collect();
         let pairs = self.pairs().filter(|(key, _)| !ties.contains(key));
-        pairs.map(|(key, value)| format!("metadata {} = {}", shown(key), shown(value))).collect()
+        let pairs = pairs.map(|(key, value)| format!("metadata {} = {}", shown(key), shown(value)));
+        let index = self.index.iter().map(|(key, value)| format!("index metadata {} = {value}", shown(key)));
+        pairs.chain(index).collect()
     }
 }
 
@@ -188,21 +157,6 @@ mod tests {
         assert!(!metadata.remove("a"));
         assert!(!Metadata::absent().remove("a"));
         assert_eq!(metadata, pairs(&[("b", "2")]));
-    }
-
-    #[test]
-    fn ties_are_recorded_in_place_and_forgotten_when_gone() {
-        let mut metadata = pairs(&[("a", "x"), ("head", "emb"), ("b", "y"), ("tail", "emb")]);
-        metadata.ties = vec!["head".into(), "tail".into()];
-        metadata.record_ties(&[("new", "first"), ("head", "first")]).unwrap();
-        assert_eq!(metadata.pairs, pairs(&[("a", "x"), ("head", "first"), ("b", "y"), ("new", "first")]).pairs);
-        assert_eq!(metadata.ties, ["new", "head"]);
-        assert_eq!(metadata.lines().len(), 2);
-        assert!(metadata.record_ties(&[("a", "first")]).is_err());
-        assert!(Metadata::absent().record_ties(&[("format", "first")]).is_err());
-        let mut absent = Metadata::absent();
-        absent.record_ties(&[]).unwrap();
-        assert!(absent.is_absent());
     }
 
     #[test]

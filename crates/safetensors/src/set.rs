@@ -5,7 +5,7 @@ use crate::{EXTENSION, ID, Metadata};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use weightlift_core::{Catalog, Entry, Error, Files, Limits, Recognised, Result};
-use weightlift_shards::{Set, index_name, list};
+use weightlift_shards::{Set, TOTAL_SIZE, index_name, list};
 
 /// The set that is meant where a folder has several.
 const USUAL_BASE: &str = "model";
@@ -66,7 +66,7 @@ pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Op
         reader.add(files, name, &path, limits)?;
     }
     reader.all_found().map_err(|error| error.in_file(path))?;
-    let Reader { mut catalog, metadata, .. } = reader;
+    let Reader { mut catalog, mut metadata, .. } = reader;
     let strays = set.strays(files, EXTENSION);
     if !strays.is_empty() {
         catalog.warnings.push(format!("{} left aside: the index does not name it", list(&strays)));
@@ -75,8 +75,8 @@ pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Op
     if let Some(claimed) = set.index.total_size().filter(|_| !set.index.has_total_size(bytes)) {
         catalog.warnings.push(format!("the index says total_size {claimed}, but its tensors have {bytes} bytes"));
     }
-    let others = set.index.metadata.iter().filter(|(key, _)| *key != "total_size");
-    catalog.beside.extend(others.map(|(key, value)| format!("index metadata {key:?} = {value}")));
+    metadata.index = set.index.metadata.clone();
+    metadata.index.shift_remove(TOTAL_SIZE);
     let members = set.files().into_iter().map(|(_, path)| path);
     let members = members.chain([path.to_path_buf()]).collect();
     Ok(Opened::new(catalog, metadata, members))

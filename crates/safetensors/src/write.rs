@@ -1,36 +1,75 @@
-//! Writing: the header first, then the blobs at their places.
+//! Writing: the headers first, then the blobs at their places.
 
 use crate::header::{self, LENGTH_BYTES};
-use crate::layout::Layout;
-use std::path::Path;
+use crate::layout::{File, Layout, Place};
+use crate::{EXTENSION, set};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weightlift_core::{BlobId, CheckpointWriter, Error, FileRange, Files, Manifest, Result, WriteOptions, Written};
 use weightlift_io::{Commit, FileSink};
+use weightlift_shards::{Index, base_of, index_name, shard_name};
 
 /// Longer headers are refused by the reference reader.
 const READABLE_HEADER: usize = 100_000_000;
 
-/// Starts a file.
+/// The key of an index's metadata that holds the number of elements.
+const TOTAL_PARAMETERS: &str = "total_parameters";
+
+/// Starts a file, or with a shard size a set of files.
 pub(crate) fn create(
     files: Arc<dyn Files>,
     path: &Path,
     manifest: &Manifest,
     options: &WriteOptions,
 ) -> Result<Box<dyn CheckpointWriter>> {
-    let Layout { header, blobs, bytes, mut notes } = Layout::new(manifest).map_err(|error| error.in_file(path))?;
-    let text = header::render(&header)?;
-    notes.extend(header_note(text.len()));
-    let head = header::padded(&text);
-    let start = head.len() as u64;
-    let total = start.checked_add(bytes).filter(|&total| total <= i64::MAX as u64);
-    let total = total.ok_or_else(|| Error::request("the file would have more than 2^63 bytes").in_file(path))?;
-    let mut commit = Commit::new(files, options.replace);
-    let sink = commit.create(path)?;
-    sink.reserve(total)?;
-    sink.write_all_at(&head, 0)?;
-    let blobs = blobs.into_iter().map(|(begin, len)| Blob { start: start + begin, len, written: AtomicU64::new(0) });
-    Ok(Box::new(Writer { commit, sink, blobs: blobs.collect(), notes }))
+    let named = |error: Error| error.in_file(path);
+    let layout = Layout::new(manifest, options.shard_size.unwrap_or(u64::MAX)).map_err(named)?;
+    let target = Target::new(path, options.shard_size.is_some(), layout.files.len()).map_err(named)?;
+    let mut writer = Writer::new(files.clone(), options.replace, layout.notes.clone());
+    for (path, file) in target.files.iter().zip(&layout.files) {
+        writer.start_file(path, file).map_err(named)?;
+    }
+    if let Some(path) = &target.index {
+        writer.write_index(path, &layout, &target)?;
+    }
+    writer.place_blobs(&layout.blobs);
+    writer.replace_others(files.as_ref(), &target, options);
+    Ok(Box::new(writer))
+}
+
+/// The files of an output.
+#[derive(Debug)]
+struct Target {
+    folder: PathBuf,
+    /// What the names of a set begin with.
+    base: Option<String>,
+    files: Vec<PathBuf>,
+    /// The index, where there are several.
+    index: Option<PathBuf>,
+}
+
+impl Target {
+    /// For an output named `path` of `count` files.
+    fn new(path: &Path, as_set: bool, count: usize) -> Result<Target> {
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let file = name.strip_suffix(".index.json").filter(|_| set::is_index(path)).unwrap_or(name);
+        let base = base_of(file, EXTENSION).map(str::to_owned);
+        match &base {
+            _ if !as_set && set::is_index(path) => {
+                Err(Error::request("the name of an index for a single file").help(format!("write to {file:?}")))
+            }
+            _ if !as_set => Ok(Target { folder, base, files: vec![path.to_path_buf()], index: None }),
+            None => Err(Error::request(format!("the files of a set are named after a name that ends in .{EXTENSION}"))),
+            Some(base) => {
+                let names = (0..count).map(|number| folder.join(shard_name(base, EXTENSION, number, count)));
+                let index = (count > 1).then(|| folder.join(index_name(base, EXTENSION)));
+                Ok(Target { files: names.collect(), index, base: Some(base.clone()), folder })
+            }
+        }
+    }
 }
 
 /// A warning for a header that the reference does not read.
@@ -42,45 +81,119 @@ fn header_note(length: usize) -> Option<String> {
 }
 
 #[derive(Debug)]
+struct Started {
+    sink: Arc<FileSink>,
+    /// First byte after the header.
+    data: u64,
+}
+
+#[derive(Debug)]
 struct Blob {
-    start: u64,
-    len: u64,
+    place: Place,
     written: AtomicU64,
 }
 
-/// A file under way: the header is there, the data arrive.
+/// Files under way: headers and index are there, the data arrive.
 #[derive(Debug)]
 struct Writer {
     commit: Commit,
-    sink: Arc<FileSink>,
+    files: Vec<Started>,
+    index: Option<PathBuf>,
     blobs: Vec<Blob>,
     notes: Vec<String>,
 }
 
 impl Writer {
-    /// The blob and the place in the file of `len` bytes at `offset` of it.
-    fn place(&self, id: BlobId, offset: u64, len: u64) -> Result<(&Blob, u64)> {
-        let request = |message: String| Error::request(message).in_file(self.sink.path());
-        let blob = self.blobs.get(id.0 as usize).ok_or_else(|| request(format!("blob {} does not exist", id.0)))?;
-        if offset.checked_add(len).is_none_or(|end| end > blob.len) {
-            let message = format!("{len} bytes at {offset} of blob {}, which has {}", id.0, blob.len);
-            return Err(request(message));
+    fn new(files: Arc<dyn Files>, replace: bool, notes: Vec<String>) -> Writer {
+        let commit = Commit::new(files, replace);
+        Writer { commit, files: Vec::new(), index: None, blobs: Vec::new(), notes }
+    }
+
+    fn start_file(&mut self, path: &Path, file: &File) -> Result<()> {
+        let text = header::render(&file.header)?;
+        self.notes.extend(header_note(text.len()));
+        let head = header::padded(&text);
+        let data = head.len() as u64;
+        let total = data.checked_add(file.bytes).filter(|&total| total <= i64::MAX as u64);
+        let total = total.ok_or_else(|| Error::request("the file would have more than 2^63 bytes"))?;
+        let sink = self.commit.create(path)?;
+        sink.reserve(total)?;
+        sink.write_all_at(&head, 0)?;
+        self.files.push(Started { sink, data });
+        Ok(())
+    }
+
+    fn write_index(&mut self, path: &Path, layout: &Layout, target: &Target) -> Result<()> {
+        let mut index = Index { metadata: layout.index.clone(), weight_map: Vec::new() };
+        index.set_total_size(layout.blobs.iter().map(|place| place.len).fold(0, u64::saturating_add));
+        let tensors = layout.files.iter().flat_map(|file| &file.header.tensors);
+        if let Some(count) = index.metadata.get_mut(TOTAL_PARAMETERS) {
+            *count = Value::from(tensors.map(|tensor| tensor.shape.elements()).fold(0, u64::saturating_add));
         }
-        Ok((blob, blob.start + offset))
+        for (path, file) in target.files.iter().zip(&layout.files) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let pair = |tensor: &header::Tensor| (tensor.name.clone(), name.clone().into_owned());
+            index.weight_map.extend(file.header.tensors.iter().map(pair));
+        }
+        let (text, note) = index.render();
+        self.notes.extend(note);
+        self.commit.create(path)?.write_all_at(text.as_bytes(), 0)?;
+        self.index = Some(path.to_path_buf());
+        Ok(())
+    }
+
+    fn place_blobs(&mut self, places: &[Place]) {
+        self.blobs = places.iter().map(|&place| Blob { place, written: AtomicU64::new(0) }).collect();
+    }
+
+    /// A set takes the place of all files of its name. A single file leaves those of a set alone, but says so.
+    fn replace_others(&mut self, files: &dyn Files, target: &Target, options: &WriteOptions) {
+        let Some(base) = &target.base else { return };
+        let index = index_name(base, EXTENSION);
+        if options.shard_size.is_none() {
+            if files.stat(&target.folder.join(&index)).is_ok() {
+                self.notes.push(format!("{index} stands beside the file and names the files of a set"));
+            }
+            return;
+        }
+        let folder = if target.folder.as_os_str().is_empty() { Path::new(".") } else { &target.folder };
+        for name in files.list(folder).unwrap_or_default() {
+            let path = target.folder.join(&name);
+            let Some(name) = name.to_str() else { continue };
+            let ours = target.files.contains(&path) || target.index.as_ref() == Some(&path);
+            if options.replace && !ours && (name == index || base_of(name, EXTENSION) == Some(base)) {
+                self.commit.remove_on_commit(path);
+            }
+        }
+    }
+
+    /// The blob, its file, and the place in that of `len` bytes at `offset` of the blob.
+    fn place(&self, id: BlobId, offset: u64, len: u64) -> Result<(&Blob, &FileSink, u64)> {
+        let blob = self.blobs.get(id.0 as usize);
+        let file = blob.and_then(|blob| self.files.get(blob.place.file));
+        let (Some(blob), Some(file)) = (blob, file) else {
+            return Err(Error::request(format!("blob {} does not exist", id.0)));
+        };
+        let Place { begin, len: room, .. } = blob.place;
+        if offset.checked_add(len).is_none_or(|end| end > room) {
+            let message = format!("{len} bytes at {offset} of blob {}, which has {room}", id.0);
+            return Err(Error::request(message).in_file(file.sink.path()));
+        }
+        Ok((blob, &file.sink, file.data + begin + offset))
     }
 }
 
 impl CheckpointWriter for Writer {
     fn write_at(&self, blob: BlobId, offset: u64, bytes: &[u8]) -> Result<()> {
-        let (blob, place) = self.place(blob, offset, bytes.len() as u64)?;
-        self.sink.write_all_at(bytes, place)?;
+        let (blob, sink, place) = self.place(blob, offset, bytes.len() as u64)?;
+        sink.write_all_at(bytes, place)?;
         blob.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
     fn copy_from(&self, blob: BlobId, offset: u64, range: &FileRange) -> Result<bool> {
-        let (blob, place) = self.place(blob, offset, range.bytes.len())?;
-        let copied = self.sink.copy_from(place, range)?;
+        let (blob, sink, place) = self.place(blob, offset, range.bytes.len())?;
+        let copied = sink.copy_from(place, range)?;
         if copied {
             blob.written.fetch_add(range.bytes.len(), Ordering::Relaxed);
         }
@@ -88,15 +201,18 @@ impl CheckpointWriter for Writer {
     }
 
     fn finish(self: Box<Self>) -> Result<Written> {
-        let Writer { commit, sink, blobs, notes } = *self;
+        let Writer { commit, files, index, blobs, notes } = *self;
         for (id, blob) in blobs.iter().enumerate() {
-            let written = blob.written.load(Ordering::Relaxed);
-            if written != blob.len {
-                let message = format!("{written} of the {} bytes of blob {id} were written", blob.len);
-                return Err(Error::request(message).in_file(sink.path()));
+            let (written, len) = (blob.written.load(Ordering::Relaxed), blob.place.len);
+            if written != len {
+                let error = Error::request(format!("{written} of the {len} bytes of blob {id} were written"));
+                return Err(match files.get(blob.place.file) {
+                    Some(file) => error.in_file(file.sink.path()),
+                    None => error,
+                });
             }
         }
-        Ok(Written { files: commit.commit(None)?, notes })
+        Ok(Written { files: commit.commit(index.as_deref())?, notes })
     }
 }
 
@@ -109,5 +225,22 @@ mod tests {
         assert_eq!(header_note(100_000_000), None);
         assert!(header_note(99_999_999).is_none());
         assert!(header_note(100_000_001).unwrap().contains("100000008"));
+    }
+
+    #[test]
+    fn sets_are_named_after_the_output() {
+        let names = |path: &str, as_set, count| {
+            let target = Target::new(Path::new(path), as_set, count)?;
+            let names = target.files.into_iter().chain(target.index);
+            Ok::<_, Error>(names.map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(names("d/w.bin", false, 1).unwrap(), ["d/w.bin"]);
+        assert_eq!(names("d/m.safetensors", true, 1).unwrap(), ["d/m.safetensors"]);
+        let set = ["d/m-00001-of-00002.safetensors", "d/m-00002-of-00002.safetensors", "d/m.safetensors.index.json"];
+        assert_eq!(names("d/m.safetensors", true, 2).unwrap(), set);
+        assert_eq!(names("d/m.safetensors.index.json", true, 2).unwrap(), set);
+        assert_eq!(names("d/m-00003-of-00007.safetensors", true, 2).unwrap(), set);
+        assert!(names("d/m.safetensors.index.json", false, 1).is_err());
+        assert!(names("d/m.bin", true, 2).is_err());
     }
 }

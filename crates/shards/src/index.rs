@@ -11,8 +11,8 @@ use weightlift_core::{Error, Limits, Result};
 /// Longer indexes are refused by huggingface_hub.
 const READABLE: usize = 10 << 20;
 
-/// The key of the metadata that holds the size of all tensors.
-const TOTAL_SIZE: &str = "total_size";
+/// The key of an index's metadata that holds the size of all tensors.
+pub const TOTAL_SIZE: &str = "total_size";
 
 /// An index, with tensors and metadata in their own order.
 ///

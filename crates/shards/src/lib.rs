@@ -18,7 +18,7 @@ mod name;
 mod set;
 mod split;
 
-pub use index::Index;
+pub use index::{Index, TOTAL_SIZE};
 pub use name::{base_of, index_name, shard_name};
 pub use set::{Set, list};
 pub use split::split;

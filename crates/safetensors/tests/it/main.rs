@@ -5,6 +5,7 @@ mod damage;
 mod fixtures;
 mod hand_made;
 mod round_trip;
+mod set_writing;
 mod sets;
 mod support;
 mod ties;
