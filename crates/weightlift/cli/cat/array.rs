@@ -96,7 +96,9 @@ impl Form {
             (Form::Bools, Value::Bool(true)) => " True".to_owned(),
             (Form::Floats(floats), Value::Float(number)) => floats.text(*number),
             (Form::Complex(real, imaginary), Value::Complex(re, im)) => {
-                format!("{}{}j", real.text(*re), imaginary.text(*im))
+                let imaginary = imaginary.text(*im);
+                let number = imaginary.trim_end();
+                format!("{}{number}j{}", real.text(*re), &imaginary[number.len()..])
             }
             (Form::Scalar(Some(format)), Value::Float(number)) => scalar(*number, *format),
             (Form::Scalar(Some(format)), Value::Complex(re, im)) => complex_scalar(*re, *im, *format),

@@ -113,7 +113,7 @@ def emit(name, array, unit, precision):
     dims = "x".join(map(str, array.shape)) or "-"
     text = unit.tobytes().hex() or "-"
     with np.printoptions(precision=precision):
-        print(f"== {name} {dims} {precision} {text}\n{array}")
+        print(f"== {name} {dims} {precision} {text}\n{array!s}")
 
 
 def case(rng, name, values, shapes):
