@@ -13,7 +13,8 @@ impl Metadata {
         let names = entries.iter().enumerate().map(|(at, entry)| (entry.name.as_str(), at));
         let names: HashMap<&str, usize> = names.collect();
         let of_index = self.index.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-        let pairs = self.pairs().chain(of_index).filter(|(key, _)| *key != FORMAT && !names.contains_key(key));
+        let is_tie = |key: &str, kept: &str| key != FORMAT && !kept.is_empty() && !names.contains_key(key);
+        let pairs = self.pairs().chain(of_index).filter(|(key, kept)| is_tie(key, kept));
         let mut seen = HashSet::new();
         let found: Vec<(String, usize)> = pairs
             .filter_map(|(key, kept)| Some((key, *names.get(kept)?)))

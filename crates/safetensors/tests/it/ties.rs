@@ -19,11 +19,12 @@ fn a_second_name_in_the_metadata_is_a_tensor_over_the_same_bytes() {
 fn other_metadata_name_no_tensors() {
     let tensor =
         |name: &str, at: u64| format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1);
-    let metadata = r#""__metadata__":{"format":"pt","a":"b","c":"d","b":"a"}"#;
-    let json = format!("{{{metadata},{},{},{}}}", tensor("a", 0), tensor("b", 1), tensor("pt", 2));
-    let file = OneFile::new(&file_of(&json, 3));
+    let metadata = r#""__metadata__":{"format":"pt","a":"b","c":"d","b":"a","e":""}"#;
+    let tensors = [("a", 0), ("b", 1), ("pt", 2), ("", 3)].map(|(name, at)| tensor(name, at));
+    let json = format!("{{{metadata},{}}}", tensors.join(","));
+    let file = OneFile::new(&file_of(&json, 4));
     let names: Vec<String> = open(&file.path).unwrap().catalog().entries.iter().map(|e| e.name.clone()).collect();
-    assert_eq!(names, ["a", "b", "pt"]);
+    assert_eq!(names, ["a", "b", "pt", ""]);
 }
 
 /// Written once, listed twice, and so again when it is read back and renamed.
