@@ -47,13 +47,13 @@ pub(super) enum Loss {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, loss: Loss) {
+    pub(super) fn count(&mut self, loss: Loss, times: u64) {
         match loss {
             Loss::Nothing => {}
-            Loss::Overflow => self.overflow += 1,
-            Loss::ToZero => self.to_zero += 1,
-            Loss::Subnormal => self.subnormal += 1,
-            Loss::Nan => self.nan += 1,
+            Loss::Overflow => self.overflow += times,
+            Loss::ToZero => self.to_zero += times,
+            Loss::Subnormal => self.subnormal += times,
+            Loss::Nan => self.nan += times,
         }
     }
 }
@@ -262,7 +262,7 @@ pub(super) fn run(from: Element, to: Element, overflow: Overflow, src: &[u8], ds
         let (number, imaginary) = target.split_at_mut(to.bytes);
         number.copy_from_slice(&code.to_le_bytes()[..to.bytes]);
         imaginary.fill(0);
-        tally.count(loss);
+        tally.count(loss, 1);
     }
     tally
 }

@@ -2,9 +2,14 @@
 //! room. The processor's own conversions round to the nearest, keep subnormals and quieten NaNs by our rule.
 #![allow(unsafe_code)]
 
-use super::format::{BF16, F16, F32, F64, Float};
+mod floats;
+mod small;
+
+use super::format::{F32, F64};
 use super::limits::{self, Limits};
 use super::{CastPair, Overflow, Room, Tally};
+use floats::*;
+use small::*;
 use std::arch::x86_64::*;
 use weightlift_core::DType;
 
@@ -13,184 +18,6 @@ const LANES: usize = 8;
 
 /// Steps until counts leave their 32-bit lanes.
 const STEPS: usize = 1 << 16;
-
-trait Source {
-    const FORMAT: Float;
-    const BYTES: usize;
-
-    /// Eight values as f32 bits, those of a f64 rounded to odd.
-    ///
-    /// # Safety
-    /// The processor has AVX2 and F16C, and eight elements can be read at `from`, at any alignment.
-    unsafe fn load(from: *const u8) -> __m256i;
-}
-
-trait Target {
-    const FORMAT: Float;
-    const BYTES: usize;
-
-    /// Rounds and writes eight values.
-    ///
-    /// # Safety
-    /// The processor has AVX2 and F16C, and eight elements can be written at `to`, at any alignment.
-    unsafe fn store(to: *mut u8, bits: __m256i);
-}
-
-struct F64Room;
-struct F32Room;
-struct F16Room;
-struct Bf16Room;
-
-impl Source for F64Room {
-    const FORMAT: Float = F64;
-    const BYTES: usize = 8;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn load(from: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for eight elements, which are two vectors of four.
-        let (low, high) = unsafe { (_mm256_loadu_pd(from.cast()), _mm256_loadu_pd(from.add(32).cast())) };
-        _mm256_set_m128i(round_to_odd(high), round_to_odd(low))
-    }
-}
-
-impl Source for F32Room {
-    const FORMAT: Float = F32;
-    const BYTES: usize = 4;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn load(from: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for eight elements, which are one vector.
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-}
-
-impl Source for F16Room {
-    const FORMAT: Float = F16;
-    const BYTES: usize = 2;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn load(from: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for eight elements, which are half a vector.
-        let halves = unsafe { _mm_loadu_si128(from.cast()) };
-        _mm256_castps_si256(_mm256_cvtph_ps(halves))
-    }
-}
-
-impl Source for Bf16Room {
-    const FORMAT: Float = BF16;
-    const BYTES: usize = 2;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn load(from: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for eight elements, which are half a vector.
-        let halves = unsafe { _mm_loadu_si128(from.cast()) };
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16)
-    }
-}
-
-impl Target for F64Room {
-    const FORMAT: Float = F64;
-    const BYTES: usize = 8;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn store(to: *mut u8, bits: __m256i) {
-        let low = _mm256_cvtps_pd(_mm_castsi128_ps(_mm256_castsi256_si128(bits)));
-        let high = _mm256_cvtps_pd(_mm_castsi128_ps(_mm256_extracti128_si256(bits, 1)));
-        // SAFETY: the caller vouches for eight elements, which are two vectors of four.
-        unsafe {
-            _mm256_storeu_pd(to.cast(), low);
-            _mm256_storeu_pd(to.add(32).cast(), high);
-        }
-    }
-}
-
-impl Target for F32Room {
-    const FORMAT: Float = F32;
-    const BYTES: usize = 4;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn store(to: *mut u8, bits: __m256i) {
-        let nan = at_least(magnitudes(bits), F32.infinity() + 1);
-        let quiet = _mm256_or_si256(bits, _mm256_and_si256(nan, _mm256_set1_epi32(0x0040_0000)));
-        // SAFETY: the caller vouches for eight elements, which are one vector.
-        unsafe { _mm256_storeu_si256(to.cast(), quiet) }
-    }
-}
-
-impl Target for F16Room {
-    const FORMAT: Float = F16;
-    const BYTES: usize = 2;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn store(to: *mut u8, bits: __m256i) {
-        let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(bits));
-        // SAFETY: the caller vouches for eight elements, which are half a vector.
-        unsafe { _mm_storeu_si128(to.cast(), halves) }
-    }
-}
-
-impl Target for Bf16Room {
-    const FORMAT: Float = BF16;
-    const BYTES: usize = 2;
-
-    #[target_feature(enable = "avx2,f16c")]
-    #[inline]
-    unsafe fn store(to: *mut u8, bits: __m256i) {
-        let even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-        let near = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), even);
-        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
-        let nan = at_least(magnitudes(bits), F32.infinity() + 1);
-        let upper = _mm256_srli_epi32(_mm256_blendv_epi8(near, quiet, nan), 16);
-        let packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(upper, upper), 0b1000);
-        // SAFETY: the caller vouches for eight elements, which are half a vector.
-        unsafe { _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed)) }
-    }
-}
-
-/// f32 of four f64, an inexact one with its last digit set. The nearest f32 is there already if it is odd; if it is
-/// even, the odd one lies next to it on the side of the exact value.
-#[target_feature(enable = "avx2,f16c")]
-#[inline]
-fn round_to_odd(value: __m256d) -> __m128i {
-    let near = _mm256_cvtpd_ps(value);
-    let back = _mm256_cvtps_pd(near);
-    let sign = _mm256_set1_pd(-0.0);
-    let too_large = _mm256_cmp_pd::<_CMP_GT_OQ>(_mm256_andnot_pd(sign, back), _mm256_andnot_pd(sign, value));
-    let too_small = _mm256_cmp_pd::<_CMP_LT_OQ>(_mm256_andnot_pd(sign, back), _mm256_andnot_pd(sign, value));
-    let (minus, plus) = (narrow_mask(too_large), narrow_mask(too_small));
-    let near = _mm_castps_si128(near);
-    let even = _mm_sub_epi32(_mm_and_si128(near, _mm_set1_epi32(1)), _mm_set1_epi32(1));
-    let step = _mm_and_si128(_mm_sub_epi32(minus, plus), even);
-    _mm_add_epi32(near, step)
-}
-
-/// The mask of four 64-bit lanes in four 32-bit lanes.
-#[target_feature(enable = "avx2,f16c")]
-#[inline]
-fn narrow_mask(mask: __m256d) -> __m128i {
-    let (low, high) = (_mm256_castpd256_pd128(mask), _mm256_extractf128_pd(mask, 1));
-    _mm_castps_si128(_mm_shuffle_ps(_mm_castpd_ps(low), _mm_castpd_ps(high), 0b10_00_10_00))
-}
-
-#[target_feature(enable = "avx2,f16c")]
-#[inline]
-fn magnitudes(bits: __m256i) -> __m256i {
-    _mm256_and_si256(bits, _mm256_set1_epi32(0x7fff_ffff))
-}
-
-/// All ones in the lanes of `magnitudes` that are at least `bound`; both are below 2^31.
-#[target_feature(enable = "avx2,f16c")]
-#[inline]
-fn at_least(magnitudes: __m256i, bound: u64) -> __m256i {
-    _mm256_cmpgt_epi32(magnitudes, _mm256_set1_epi32(bound as i32 - 1))
-}
 
 /// All ones, minus one that is, in the lanes within `first..end`; nothing to compute where that is empty.
 #[target_feature(enable = "avx2,f16c")]
@@ -371,22 +198,50 @@ pub(super) fn run(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]
 /// # Safety
 /// The processor has AVX2 and F16C.
 unsafe fn choose<const SATURATE: bool>(pair: CastPair, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
-    use DType::{Bf16, F16, F32, F64};
-    let cast: unsafe fn(&[u8], &mut [u8]) -> Tally = match (pair.from, pair.to) {
-        (F64, F32) => cast::<F64ToF32, SATURATE>,
-        (F64, F16) => cast::<Pair<F64Room, F16Room>, SATURATE>,
-        (F64, Bf16) => cast::<Pair<F64Room, Bf16Room>, SATURATE>,
-        (F32, F64) => cast::<Pair<F32Room, F64Room>, SATURATE>,
-        (F32, F16) => cast::<Pair<F32Room, F16Room>, SATURATE>,
-        (F32, Bf16) => cast::<Pair<F32Room, Bf16Room>, SATURATE>,
-        (F16, F64) => cast::<Pair<F16Room, F64Room>, SATURATE>,
-        (F16, F32) => cast::<Pair<F16Room, F32Room>, SATURATE>,
-        (F16, Bf16) => cast::<Pair<F16Room, Bf16Room>, SATURATE>,
-        (Bf16, F64) => cast::<Pair<Bf16Room, F64Room>, SATURATE>,
-        (Bf16, F32) => cast::<Pair<Bf16Room, F32Room>, SATURATE>,
-        (Bf16, F16) => cast::<Pair<Bf16Room, F16Room>, SATURATE>,
+    let cast = match pair.from {
+        DType::F64 if pair.to == DType::F32 => cast::<F64ToF32, SATURATE>,
+        DType::F64 => to_float::<F64Room, SATURATE>(pair.to)?,
+        DType::F32 => to_float::<F32Room, SATURATE>(pair.to)?,
+        DType::F16 => to_float::<F16Room, SATURATE>(pair.to)?,
+        DType::Bf16 => to_float::<Bf16Room, SATURATE>(pair.to)?,
+        DType::F8E5m2 => widening::<E5m2Room>(pair.to)?,
+        DType::F8E4m3fn => widening::<E4m3fnRoom>(pair.to)?,
+        DType::F8E4m3fnuz => widening::<E4m3fnuzRoom>(pair.to)?,
+        DType::F8E5m2fnuz => widening::<E5m2fnuzRoom>(pair.to)?,
+        DType::F8E4m3b11fnuz => widening::<E4m3b11fnuzRoom>(pair.to)?,
+        DType::F4E2m1 => widening::<E2m1Room>(pair.to)?,
         _ => return None,
     };
     // SAFETY: as the caller vouches.
     Some(unsafe { cast(src, dst) })
+}
+
+/// A cast whose caller has asked the processor.
+type Cast = unsafe fn(&[u8], &mut [u8]) -> Tally;
+
+fn to_float<S: Source, const SATURATE: bool>(to: DType) -> Option<Cast> {
+    Some(match to {
+        DType::F64 => cast::<Pair<S, F64Room>, SATURATE>,
+        DType::F32 => cast::<Pair<S, F32Room>, SATURATE>,
+        DType::F16 => cast::<Pair<S, F16Room>, SATURATE>,
+        DType::Bf16 => cast::<Pair<S, Bf16Room>, SATURATE>,
+        DType::F8E5m2 => cast::<Pair<S, E5m2Room>, SATURATE>,
+        DType::F8E4m3fn => cast::<Pair<S, E4m3fnRoom>, SATURATE>,
+        DType::F8E4m3fnuz => cast::<Pair<S, E4m3fnuzRoom>, SATURATE>,
+        DType::F8E5m2fnuz => cast::<Pair<S, E5m2fnuzRoom>, SATURATE>,
+        DType::F8E4m3b11fnuz => cast::<Pair<S, E4m3b11fnuzRoom>, SATURATE>,
+        DType::F4E2m1 => cast::<Pair<S, E2m1Room>, SATURATE>,
+        _ => return None,
+    })
+}
+
+/// From a source that overflows no target here: there is nothing to saturate.
+fn widening<S: Source>(to: DType) -> Option<Cast> {
+    Some(match to {
+        DType::F64 => cast::<Pair<S, F64Room>, false>,
+        DType::F32 => cast::<Pair<S, F32Room>, false>,
+        DType::F16 => cast::<Pair<S, F16Room>, false>,
+        DType::Bf16 => cast::<Pair<S, Bf16Room>, false>,
+        _ => return None,
+    })
 }

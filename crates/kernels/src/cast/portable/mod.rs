@@ -1,0 +1,118 @@
+//! Plain loops that compilers turn into vector code, for every processor.
+//!
+//! Every value passes through the bits of an f32. A f64 goes there rounded to odd (an inexact one has its last digit
+//! set), which keeps the later rounding the only one: f32 has at least two digits more than any narrower target.
+//! Only f64 to f32 has a loop of its own. Floating-point arithmetic stands only where it is exact or rounds to the
+//! nearest by itself; no NaN goes through it, since the bits it would leave are not defined.
+
+mod bytes;
+mod floats;
+
+use super::format::{F32, F64};
+use super::limits::{self, Limits};
+use super::{CastPair, Overflow, Tally};
+use floats::*;
+use weightlift_core::DType;
+
+/// So many elements are counted in 32 bits before the counts are added up.
+const BLOCK: usize = 1 << 16;
+
+fn cast<S: Source<N>, T: Target<M>, const N: usize, const M: usize, const SATURATE: bool>(
+    src: &[u8],
+    dst: &mut [u8],
+) -> Tally {
+    let mut tally = Tally::default();
+    let (sources, targets) = (src.as_chunks().0, dst.as_chunks_mut().0);
+    for (sources, targets) in sources.chunks(BLOCK).zip(targets.chunks_mut(BLOCK)) {
+        tally.merge(&block::<S, T, N, M, SATURATE>(sources, targets));
+    }
+    tally
+}
+
+fn block<S: Source<N>, T: Target<M>, const N: usize, const M: usize, const SATURATE: bool>(
+    sources: &[[u8; N]],
+    targets: &mut [[u8; M]],
+) -> Tally {
+    let limits = const { Limits::between(&F32, &S::FORMAT, &T::FORMAT) };
+    let largest = const { limits::largest(&F32, &T::FORMAT) } as u32;
+    let within = |magnitude: u32, (first, end): (u64, u64)| {
+        let inside = magnitude >= first as u32 && magnitude < end as u32;
+        u32::from(first < end && inside)
+    };
+    let (mut overflow, mut to_zero, mut subnormal, mut nan) = (0u32, 0u32, 0u32, 0u32);
+    for (source, target) in sources.iter().zip(targets) {
+        let bits = S::load(*source);
+        let magnitude = bits & 0x7fff_ffff;
+        let beyond = within(magnitude, limits.overflow);
+        overflow += beyond;
+        to_zero += within(magnitude, limits.to_zero);
+        subnormal += within(magnitude, limits.subnormal);
+        nan += u32::from(magnitude >= limits.nan as u32);
+        let bits = if SATURATE && beyond == 1 { bits & 0x8000_0000 | largest } else { bits };
+        *target = T::store(bits);
+    }
+    Tally { overflow: overflow.into(), to_zero: to_zero.into(), subnormal: subnormal.into(), nan: nan.into() }
+}
+
+/// f64 to f32, whose one rounding is the processor's.
+fn f64_to_f32<const SATURATE: bool>(src: &[u8], dst: &mut [u8]) -> Tally {
+    let limits = const { Limits::between(&F64, &F64, &F32) };
+    let within = |magnitude: u64, (first, end): (u64, u64)| u64::from(magnitude >= first && magnitude < end);
+    let mut tally = Tally::default();
+    for (source, target) in src.as_chunks::<8>().0.iter().zip(dst.as_chunks_mut::<4>().0) {
+        let bits = u64::from_le_bytes(*source);
+        let magnitude = bits & (u64::MAX >> 1);
+        let overflow = within(magnitude, limits.overflow);
+        tally.overflow += overflow;
+        tally.to_zero += within(magnitude, limits.to_zero);
+        tally.subnormal += within(magnitude, limits.subnormal);
+        tally.nan += u64::from(magnitude >= limits.nan);
+        let finite = (f64::from_bits(bits) as f32).to_bits() - if SATURATE { overflow as u32 } else { 0 };
+        let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
+        *target = (if magnitude >= limits.nan { nan } else { finite }).to_le_bytes();
+    }
+    tally
+}
+
+/// The cast, or `None` where only the definition has it.
+pub(super) fn run(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+    if let Some(tally) = bytes::run(pair, overflow, src, dst) {
+        return Some(tally);
+    }
+    match overflow {
+        Overflow::Inf => choose::<false>(pair, src, dst),
+        Overflow::Saturate => choose::<true>(pair, src, dst),
+    }
+}
+
+fn choose<const SATURATE: bool>(pair: CastPair, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+    use DType::{Bf16, F16, F32, F64};
+    match pair.from {
+        F64 if pair.to == F32 => Some(f64_to_f32::<SATURATE>(src, dst)),
+        F64 => to_float::<F64Room, 8, SATURATE>(pair.to, src, dst),
+        F32 => to_float::<F32Room, 4, SATURATE>(pair.to, src, dst),
+        F16 => to_float::<F16Room, 2, SATURATE>(pair.to, src, dst),
+        Bf16 => to_float::<Bf16Room, 2, SATURATE>(pair.to, src, dst),
+        _ => None,
+    }
+}
+
+fn to_float<S: Source<N>, const N: usize, const SATURATE: bool>(
+    to: DType,
+    src: &[u8],
+    dst: &mut [u8],
+) -> Option<Tally> {
+    Some(match to {
+        DType::F64 => cast::<S, F64Room, N, 8, SATURATE>(src, dst),
+        DType::F32 => cast::<S, F32Room, N, 4, SATURATE>(src, dst),
+        DType::F16 => cast::<S, F16Room, N, 2, SATURATE>(src, dst),
+        DType::Bf16 => cast::<S, Bf16Room, N, 2, SATURATE>(src, dst),
+        DType::F8E5m2 => cast::<S, E5m2Room, N, 1, SATURATE>(src, dst),
+        DType::F8E4m3fn => cast::<S, E4m3fnRoom, N, 1, SATURATE>(src, dst),
+        DType::F8E4m3fnuz => cast::<S, E4m3fnuzRoom, N, 1, SATURATE>(src, dst),
+        DType::F8E5m2fnuz => cast::<S, E5m2fnuzRoom, N, 1, SATURATE>(src, dst),
+        DType::F8E4m3b11fnuz => cast::<S, E4m3b11fnuzRoom, N, 1, SATURATE>(src, dst),
+        DType::F4E2m1 => cast::<S, E2m1Room, N, 1, SATURATE>(src, dst),
+        _ => return None,
+    })
+}
