@@ -55,6 +55,20 @@ pub struct Output {
     pub origin: Option<Origin>,
 }
 
+impl Output {
+    /// The one blob whose bytes are the tensor, row-major and dense from its start; `None` for a view or several parts.
+    pub fn dense_blob(&self) -> Option<BlobId> {
+        match &self.parts[..] {
+            [Part { blob, layout, region }]
+                if region.is_whole(&self.shape) && layout.offset == 0 && layout.is_contiguous(&self.shape) =>
+            {
+                Some(*blob)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Everything a writer is told before the first byte.
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {

@@ -4,7 +4,7 @@ use crate::header::{Header, Tensor};
 use crate::{METADATA_KEY, Metadata, dtype};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
-use weightlift_core::{Error, Manifest, Output, Packing, Part, Result};
+use weightlift_core::{Error, Manifest, Output, Packing, Result};
 
 /// What is wrong with a tensor name, in words that complete `the name "x" …`.
 pub(crate) fn name_problem(name: &str) -> Option<String> {
@@ -77,7 +77,8 @@ impl Layout {
     /// Lists a tensor, or returns the one that its bytes are listed for already.
     fn place<'m>(&mut self, output: &'m Output, owners: &mut [Option<&'m Output>]) -> Result<Option<&'m Output>> {
         let wanted = length_of(output)?;
-        let id = blob_of(output)?;
+        let dense = || Error::request("safetensors files hold dense tensors, but this is a view or has several parts");
+        let id = output.dense_blob().ok_or_else(dense)?.0 as usize;
         let (Some(&Place { file, begin, len }), Some(owner)) = (self.blobs.get(id), owners.get_mut(id)) else {
             return Err(Error::request(format!("blob {id} does not exist")));
         };
@@ -111,18 +112,6 @@ fn places(manifest: &Manifest, limit: u64) -> Result<(Vec<Place>, Vec<File>)> {
         file.bytes = end.ok_or_else(|| Error::request("the file would have more than 2^63 bytes"))?;
     }
     Ok((places, files))
-}
-
-/// The blob of a tensor, which it must fill row-major and dense.
-fn blob_of(output: &Output) -> Result<usize> {
-    match &output.parts[..] {
-        [Part { blob, layout, region }]
-            if region.is_whole(&output.shape) && layout.offset == 0 && layout.is_contiguous(&output.shape) =>
-        {
-            Ok(blob.0 as usize)
-        }
-        _ => Err(Error::request("safetensors files hold dense tensors, but this is a view or has several parts")),
-    }
 }
 
 /// The metadata to write: those of the inputs of this format, the first input's first; for inputs of other formats
@@ -170,7 +159,7 @@ fn length_of(output: &Output) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weightlift_core::{BlobId, DType, Extras, Region, Shape};
+    use weightlift_core::{BlobId, DType, Extras, Part, Region, Shape};
 
     fn shape(dims: &[u64]) -> Shape {
         Shape::new(dims).unwrap()
