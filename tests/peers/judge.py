@@ -100,8 +100,7 @@ def torch_load(request):
     def visit(prefix, value):
         if isinstance(value, torch.Tensor):
             view = value.detach().contiguous()
-            raw = view.reshape(-1).view(torch.uint8) if view.numel() and view.dim() else view.reshape(1).view(torch.uint8)
-            data = b"" if view.numel() == 0 else raw.numpy().tobytes()
+            data = view.reshape(-1).view(torch.uint8).numpy().tobytes() if view.numel() else b""
             pointer = value.untyped_storage().data_ptr()
             tensors.append({
                 "name": prefix, "dtype": str(value.dtype), "shape": list(value.shape), "sha256": sha(data),

@@ -308,6 +308,8 @@ pub struct Resolved {
     pub outputs: Vec<OutputSpec>,
     /// What the target cannot hold.
     pub left_out: Vec<LeftOut>,
+    /// What the input has beside tensors that another format cannot carry, a line each.
+    pub not_carried: Vec<String>,
     /// Each step with the number of tensors it concerned.
     pub matches: Vec<(String, usize)>,
     /// What a user should know.

@@ -115,6 +115,7 @@ pub fn convert(
         casts,
         kept: kept(&resolved),
         left_out: resolved.left_out,
+        not_carried: resolved.not_carried,
         notes,
     })
 }

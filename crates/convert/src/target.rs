@@ -29,6 +29,8 @@ enum Fate {
     Written(Box<OutputSpec>),
     LeftOut(String),
     Refused(String),
+    /// Its values are damaged: never left out silently.
+    Broken(String),
 }
 
 /// Decides the fate of every item; refusals are listed together.
@@ -41,9 +43,16 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
             Fate::Written(output) => resolved.outputs.push(*output),
             Fate::LeftOut(why) => resolved.left_out.push(left_out(&item, why)),
             Fate::Refused(why) => refused.push(left_out(&item, why)),
+            Fate::Broken(why) => {
+                let error = Error::malformed(why).in_tensor(&item.name);
+                return Err(error.help("--exclude leaves the tensor out; the others are readable"));
+            }
         }
     }
     names_differ(&resolved.outputs, catalog, target)?;
+    if catalog.format != target.id {
+        resolved.not_carried.clone_from(&catalog.beside);
+    }
     if !refused.is_empty() && !target.skip_unsupported {
         return Err(list(&refused, target));
     }
@@ -53,8 +62,10 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
 
 fn fate(item: &Item, catalog: &Catalog, target: &Target) -> Fate {
     let entry = catalog.entry(item.entry);
-    if let Data::Absent(why) = &entry.data {
-        return Fate::LeftOut(format!("has no readable values: {why}"));
+    match &entry.data {
+        Data::Absent(why) => return Fate::LeftOut(format!("it has no values: {why}")),
+        Data::Broken(why) => return Fate::Broken(why.clone()),
+        Data::Extents(_) => {}
     }
     if entry.dtype.is_opaque() {
         return match (target.capabilities.holds)(entry.dtype).filter(|_| catalog.format == target.id) {

@@ -162,8 +162,11 @@ impl Extent {
 pub enum Data {
     /// Boxes that fill the tensor exactly once.
     Extents(Vec<Extent>),
-    /// The values cannot be read, and why: a missing slice, a meta tensor without data.
+    /// The checkpoint has no values for it, and why: a tensor on the meta device, an object that is no array.
     Absent(String),
+    /// It should have values but they cannot be read, and why: a missing slice, a file cut short. What is not asked
+    /// for stays readable.
+    Broken(String),
 }
 
 /// One tensor of a checkpoint.
@@ -208,14 +211,21 @@ impl Entry {
         Entry { path, name, dtype, shape, data: Data::Absent(why.into()), bytes, remarks: Vec::new() }
     }
 
+    /// An entry whose values are damaged.
+    pub fn broken(path: KeyPath, dtype: DType, shape: Shape, why: impl Into<String>) -> Entry {
+        let entry = Entry::absent(path, dtype, shape, "");
+        Entry { data: Data::Broken(why.into()), ..entry }
+    }
+
     /// The extents.
     ///
     /// # Errors
-    /// `Malformed` with the reason when the values cannot be read.
+    /// `Unsupported` where there are no values, `Malformed` where they cannot be read, with the reason.
     pub fn extents(&self) -> Result<&[Extent]> {
         match &self.data {
             Data::Extents(extents) => Ok(extents),
-            Data::Absent(why) => Err(Error::malformed(why.clone()).in_tensor(&self.name)),
+            Data::Absent(why) => Err(Error::unsupported(format!("has no values: {why}")).in_tensor(&self.name)),
+            Data::Broken(why) => Err(Error::malformed(why.clone()).in_tensor(&self.name)),
         }
     }
 }

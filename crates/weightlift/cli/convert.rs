@@ -46,7 +46,7 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
     for (step, count) in &resolved.matches {
         writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
     }
-    for line in left_out_lines(&resolved.left_out) {
+    for line in left_out_lines(&resolved.left_out).into_iter().chain(not_carried_line(&resolved.not_carried)) {
         writeln!(out, "{}", show::plain(&line))?;
     }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
@@ -104,6 +104,7 @@ fn closing_lines(report: &Report) -> Vec<String> {
         lines.push(format!("  as it was {}", kept.join(", ")));
     }
     lines.extend(left_out_lines(&report.left_out));
+    lines.extend(not_carried_line(&report.not_carried));
     lines.extend(report.notes.iter().map(|note| format!("  note      {note}")));
     lines
 }
@@ -147,6 +148,12 @@ fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
     reasons.into_iter().map(line).collect()
 }
 
+fn not_carried_line(not_carried: &[String]) -> Option<String> {
+    let objects = show::count(not_carried.len(), "object");
+    let some = show::some(not_carried.iter().map(String::as_str), 5);
+    (!not_carried.is_empty()).then(|| format!("  left out  {objects} beside tensors: {some}"))
+}
+
 fn key_hint(opened: &Opened, plan: &Plan, args: &ConvertArgs, save: &SaveOptions) -> Option<String> {
     let (resolved, _) = opened.resolve(plan, &args.output, save).ok()?;
     let (key, count) = resolved.suggested_key?;
@@ -177,6 +184,7 @@ fn plan_to_json(opened: &Opened, resolved: &Resolved, format: &str, memory: u64)
         "tensors": resolved.outputs.iter().map(tensor).collect::<Vec<_>>(),
         "steps": resolved.matches.iter().map(step).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&resolved.left_out),
+        "not_carried": resolved.not_carried,
         "bytes": resolved.bytes(),
         "memory": memory,
         "suggested_key": resolved.suggested_key.as_ref().map(|(key, _)| key),
@@ -207,6 +215,7 @@ fn report_to_json(report: &Report) -> Value {
         "casts": report.casts.iter().map(cast).collect::<Vec<_>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&report.left_out),
+        "not_carried": report.not_carried,
         "notes": report.notes,
     })
 }

@@ -83,6 +83,7 @@ fn print_beside(catalog: &Catalog, out: &mut dyn Write) -> anyhow::Result<()> {
 fn remarks(entry: &Entry) -> String {
     let absent = match &entry.data {
         Data::Absent(why) => Some(format!("no values: {why}")),
+        Data::Broken(why) => Some(format!("damaged: {why}")),
         Data::Extents(_) => None,
     };
     show::plain(&entry.remarks.iter().cloned().chain(absent).collect::<Vec<_>>().join(", "))
@@ -141,8 +142,10 @@ fn entry_to_json(entry: &Entry) -> Value {
     if !entry.remarks.is_empty() {
         value["remarks"] = json!(entry.remarks);
     }
-    if let Data::Absent(why) = &entry.data {
-        value["absent"] = json!(why);
+    match &entry.data {
+        Data::Absent(why) => value["absent"] = json!(why),
+        Data::Broken(why) => value["damaged"] = json!(why),
+        Data::Extents(_) => {}
     }
     value
 }

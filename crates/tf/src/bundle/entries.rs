@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
             Ok(entry) => Ok(entry),
             Err(error) if error.kind() == Kind::Io => Err(error),
             Err(error) => {
-                let mut entry = Entry::absent(path, dtype, shape, error.to_string());
+                let mut entry = Entry::broken(path, dtype, shape, error.to_string());
                 entry.remarks.push(DAMAGED.to_owned());
                 self.damaged += 1;
                 self.damage.get_or_insert_with(|| error.in_tensor(name));
