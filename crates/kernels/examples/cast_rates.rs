@@ -14,7 +14,7 @@ use weightlift_kernels::cast::{CastPair, Overflow, Room, cast_in};
 fn main() {
     let elements = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(32_768);
     println!("{elements} elements; input GB/s, and input rate over memcpy's");
-    for pair in CastPair::all().filter(|pair| pair.from() == DType::F32 || pair.to() == DType::F32 || floats(*pair)) {
+    for pair in CastPair::all().filter(|pair| pair.from() == DType::F32 || pair.to() == DType::F32 || wide(*pair)) {
         let src = source(pair.from(), elements);
         let mut dst = vec![0; bytes(pair.to(), elements)];
         let mut copy = vec![0; src.len()];
@@ -30,7 +30,8 @@ fn main() {
     }
 }
 
-fn floats(pair: CastPair) -> bool {
+/// Whether neither side is narrower than sixteen bits.
+fn wide(pair: CastPair) -> bool {
     [pair.from(), pair.to()].iter().all(|dtype| dtype.is_float() && dtype.bits() >= Some(16))
 }
 

@@ -4,7 +4,9 @@
 //! processor. None does input or output, none starts threads: callers cut the work and call from as many threads as
 //! they like.
 
+pub mod average;
 pub mod cast;
 pub mod checksum;
+pub mod pack;
 pub mod strided;
 pub mod swap;

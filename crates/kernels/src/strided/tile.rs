@@ -3,7 +3,10 @@
 use super::Axis;
 
 /// Elements along a side of a tile: small enough that the lines a tile touches on either side stay in cache.
-const SIDE: usize = 32;
+const TILE: usize = 64;
+
+/// Elements along a side of a block, which is turned between registers and writes whole lines.
+const BLOCK: usize = 8;
 
 /// Calls the function with the element's size as a constant where it is a usual one, so that a copy is one move.
 macro_rules! sized {
@@ -26,14 +29,19 @@ pub(super) fn line(src: &[u8], dst: &mut [u8], element: usize, axis: Axis) {
 
 /// A plane: `rows` follow each other without gaps in the source, `columns` in the target.
 pub(super) fn transpose(src: &[u8], dst: &mut [u8], element: usize, rows: Axis, columns: Axis) {
-    for row in (0..rows.size).step_by(SIDE) {
-        for column in (0..columns.size).step_by(SIDE) {
-            let rows_here = Axis { size: SIDE.min(rows.size - row), ..rows };
-            let columns_here = Axis { size: SIDE.min(columns.size - column), ..columns };
+    each_part(rows, TILE, |row, rows_here| {
+        each_part(columns, TILE, |column, columns_here| {
             let src = &src[row * rows.from + column * columns.from..];
             let dst = &mut dst[row * rows.to + column * columns.to..];
             sized!(tile_of(element, src, dst, rows_here, columns_here));
-        }
+        });
+    });
+}
+
+/// Cuts `axis` into parts of `size` elements and a shorter last one.
+fn each_part(axis: Axis, size: usize, mut work: impl FnMut(usize, Axis)) {
+    for start in (0..axis.size).step_by(size) {
+        work(start, Axis { size: size.min(axis.size - start), ..axis });
     }
 }
 
@@ -51,7 +59,30 @@ fn line_of<const E: usize>(src: &[u8], dst: &mut [u8], axis: Axis, element: usiz
 }
 
 fn tile_of<const E: usize>(src: &[u8], dst: &mut [u8], rows: Axis, columns: Axis, element: usize) {
-    for row in 0..rows.size {
-        line_of::<E>(&src[row * rows.from..], &mut dst[row * rows.to..], columns, element);
+    each_part(rows, BLOCK, |row, rows_here| {
+        each_part(columns, BLOCK, |column, columns_here| {
+            let src = &src[row * rows.from + column * columns.from..];
+            let dst = &mut dst[row * rows.to + column * columns.to..];
+            if E > 0 && rows_here.size == BLOCK && columns_here.size == BLOCK {
+                block_of::<E>(src, dst, columns.from, rows.to);
+            } else {
+                for row in 0..rows_here.size {
+                    line_of::<E>(&src[row * rows.from..], &mut dst[row * rows.to..], columns_here, element);
+                }
+            }
+        });
+    });
+}
+
+/// A whole block, whose source lines are `from` bytes apart and whose target lines are `to`.
+#[inline(always)]
+fn block_of<const E: usize>(src: &[u8], dst: &mut [u8], from: usize, to: usize) {
+    let mut lines = [[[0; E]; BLOCK]; BLOCK];
+    for (i, line) in lines.iter_mut().enumerate() {
+        line.as_flattened_mut().copy_from_slice(&src[i * from..][..BLOCK * E]);
+    }
+    for i in 0..BLOCK {
+        let turned: [[u8; E]; BLOCK] = std::array::from_fn(|j| lines[j][i]);
+        dst[i * to..][..BLOCK * E].copy_from_slice(turned.as_flattened());
     }
 }
