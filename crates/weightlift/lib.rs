@@ -10,7 +10,7 @@
 //!     println!("{} {} {}", entry.name, entry.dtype, entry.shape);
 //! }
 //! let plan = Plan::new()
-//!     .exclude([Pattern::new("**/adam_[mv]")?])
+//!     .exclude([Pattern::new("**/adam_{m,v}")?])
 //!     .rename(Rename::new("/", ".")?)
 //!     .cast(CastRule::floats_to(DType::F16));
 //! let report = checkpoint.save(&plan, "half.pt", &SaveOptions::default())?;
@@ -35,3 +35,8 @@ pub use weightlift_core::{
     Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Files, Format, Key, KeyPath, Kind, OpenOptions, Result,
     Shape,
 };
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -13,7 +13,7 @@ use weightlift_kernels::cast::CastPair;
 /// use weightlift_convert::{CastRule, Pattern, Plan, Rename};
 /// use weightlift_core::DType;
 /// let plan = Plan::new()
-///     .exclude([Pattern::new("**/adam_[mv]").unwrap()])
+///     .exclude([Pattern::new("**/adam_{m,v}").unwrap()])
 ///     .rename(Rename::new("^bert/", "").unwrap())
 ///     .cast(CastRule::floats_to(DType::F16));
 /// assert_eq!(plan.steps().len(), 3);
