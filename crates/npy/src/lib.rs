@@ -1,4 +1,4 @@
-//! NumPy arrays: `.npy` files read, headers written.
+//! NumPy arrays: `.npy` files, read, and `.npz` archives of them, read and written.
 //!
 //! ```text
 //! 0            6       8          10 or 12
@@ -14,7 +14,10 @@
 //!
 //! Long doubles (`<f16`, `<c32`) are taken for those of x86. NumPy saves types that are not its own (bfloat16, float8
 //! and int4 of `ml_dtypes`) as raw bytes of that size, without their name: they are listed as `raw`, like texts and
-//! dates. Arrays of Python objects and of records are refused.
+//! dates. Arrays of Python objects and of records are refused; in an archive they are listed without values.
+//!
+//! An archive is a zip with a member `NAME.npy` for each array. Stored and deflated members are read. Those written are
+//! stored, with their data at a multiple of 64 bytes. Raw arrays of an archive are written back with their own type.
 //!
 //! ```
 //! # fn main() -> weightlift_core::Result<()> {
@@ -40,10 +43,12 @@ mod descr;
 mod format;
 mod header;
 mod literal;
+mod npz;
 mod read;
 
 pub use format::Npy;
 pub use header::header;
+pub use npz::Npz;
 
 /// The word for this format.
 const ID: &str = "npy";

@@ -42,6 +42,9 @@ pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Op
 fn add_file(files: &dyn Files, path: &Path, name: &str, limits: &Limits, catalog: &mut Catalog) -> Result<()> {
     let source = FileSource::open(files, path)?;
     let (header, start) = read_header(&source, limits)?;
+    if let Descr::Foreign(why) = &header.descr {
+        return Err(Error::unsupported(why.clone()).help("save its numbers with a numeric dtype"));
+    }
     let (needed, has) = (header.data_bytes()?, source.len());
     let end = start.checked_add(needed).filter(|&end| end <= has);
     let end = end.ok_or_else(|| truncated(start.saturating_add(needed), has).at(start))?;
@@ -64,7 +67,7 @@ fn read_header(source: &FileSource, limits: &Limits) -> Result<(Header, u64)> {
         return Err(truncated(prefix.end(), source.len()).at(prefix.start));
     }
     let text = source.read_vec(ByteRange::new(prefix.start, prefix.len)?, limits.header_bytes)?;
-    Ok((Header::parse(&text, prefix, limits)?, prefix.end()))
+    Ok((Header::parse(&text, prefix.start, limits)?, prefix.end()))
 }
 
 /// The error for a file that is something else, where its first bytes say what.
@@ -76,7 +79,7 @@ fn foreign(source: &FileSource, error: Error) -> Error {
     }
 }
 
-/// An array whose data lie at `bytes` of a source.
+/// An array whose data lie at the start of `bytes` of a source.
 pub(crate) fn entry(name: &str, header: &Header, source: SourceId, bytes: ByteRange) -> Result<Entry> {
     let (path, shape) = (KeyPath::flat(name), &header.shape);
     match &header.descr {
@@ -86,6 +89,8 @@ pub(crate) fn entry(name: &str, header: &Header, source: SourceId, bytes: ByteRa
             Entry::new(path, *dtype, shape.clone(), vec![extent])
         }
         Descr::Raw { code, .. } => {
+            let outside = || truncated(header.data_bytes().unwrap_or(u64::MAX), bytes.len());
+            let bytes = bytes.slice(0, header.data_bytes()?).ok_or_else(outside)?;
             let extent = Extent::opaque(source, bytes, shape);
             let mut entry = Entry::new(path, DType::Raw, shape.clone(), vec![extent])?;
             entry.remarks.push(format!("descr={code}"));
@@ -94,6 +99,7 @@ pub(crate) fn entry(name: &str, header: &Header, source: SourceId, bytes: ByteRa
             }
             Ok(entry)
         }
+        Descr::Foreign(why) => Ok(Entry::absent(path, DType::Raw, shape.clone(), why.as_str())),
     }
 }
 
