@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 use weightlift_core::{
-    Checkpoint, Data, EntryId, Extent, Format, Manifest, OpenOptions, Origin, Output, Packing, Part, Region, Result,
-    WriteOptions,
+    Checkpoint, DType, Data, EntryId, Extent, Format, Manifest, OpenOptions, Origin, Output, Packing, Part, Region,
+    Result, WriteOptions,
 };
 use weightlift_torch::Torch;
 
@@ -13,6 +13,16 @@ fn storage(checkpoint: &dyn Checkpoint, id: EntryId) -> Option<&Extent> {
     match &checkpoint.catalog().entry(id).data {
         Data::Extents(extents) => extents.first(),
         Data::Absent(_) => None,
+    }
+}
+
+/// Quantized integers are written as plain ones.
+fn plain(dtype: DType) -> DType {
+    match dtype {
+        DType::Qi8 => DType::I8,
+        DType::Qu8 => DType::U8,
+        DType::Qi32 => DType::I32,
+        other => other,
     }
 }
 
@@ -35,7 +45,7 @@ fn main() -> Result<()> {
         manifest.tensors.push(Output {
             path: entry.path.clone(),
             name: entry.name.clone(),
-            dtype: entry.dtype,
+            dtype: plain(entry.dtype),
             packing: Packing::Dense,
             shape: entry.shape.clone(),
             parts: vec![part],

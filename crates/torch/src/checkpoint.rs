@@ -1,25 +1,36 @@
 //! An opened checkpoint.
 
-use crate::list::Listing;
+use crate::list::{Found, Listing};
 use crate::pickle::{Graph, NodeId};
 use crate::source::Spaces;
+use crate::storage::Stored;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
-use weightlift_core::{Catalog, Checkpoint, Extras, Limits, Result, SourceId};
+use std::sync::Arc;
+use weightlift_core::{ByteOrder, Catalog, Checkpoint, Extras, Limits, Result, SourceId};
 
 /// What a pickle gave: the objects, and the tensors listed from them.
 pub(crate) struct Objects {
     pub(crate) graph: Graph,
     pub(crate) root: NodeId,
     pub(crate) listing: Listing,
+    pub(crate) storages: HashMap<String, Stored>,
+    pub(crate) order: ByteOrder,
 }
 
 /// The objects around the tensors of a checkpoint: [`Catalog::extras`] of this format.
 #[derive(Debug)]
 pub struct Tree {
-    graph: Graph,
-    root: NodeId,
-    tensors: Vec<NodeId>,
+    pub(crate) graph: Graph,
+    pub(crate) root: NodeId,
+    /// Where each entry of the catalog was found, in order.
+    pub(crate) found: Vec<Found>,
+    /// Where the bytes of each storage that the objects name are.
+    pub(crate) storages: HashMap<String, Stored>,
+    pub(crate) order: ByteOrder,
+    pub(crate) spaces: Arc<Spaces>,
+    pub(crate) limits: Limits,
 }
 
 impl Tree {
@@ -34,8 +45,8 @@ impl Tree {
     }
 
     /// The node of each entry of the catalog, in order.
-    pub fn tensors(&self) -> &[NodeId] {
-        &self.tensors
+    pub fn tensors(&self) -> impl Iterator<Item = NodeId> {
+        self.found.iter().map(|found| found.node)
     }
 }
 
@@ -43,22 +54,22 @@ impl Tree {
 #[derive(Debug)]
 pub(crate) struct TorchCheckpoint {
     catalog: Catalog,
-    spaces: Spaces,
+    spaces: Arc<Spaces>,
     limits: Limits,
 }
 
 impl TorchCheckpoint {
-    pub(crate) fn new(catalog: Catalog, spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
-        let Objects { graph, root, listing } = objects;
-        let extras = Extras::new(Tree { graph, root, tensors: listing.nodes });
-        let catalog = Catalog {
-            entries: listing.entries,
-            beside: listing.beside,
-            sources: spaces.sources(),
-            extras: Some(extras),
-            ..catalog
-        };
-        TorchCheckpoint { catalog, spaces, limits: limits.clone() }
+    /// A checkpoint that is written back with its objects.
+    pub(crate) fn new(mut catalog: Catalog, spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
+        let Objects { graph, root, listing, storages, order } = objects;
+        let spaces = Arc::new(spaces);
+        let (found, limits) = (listing.found, limits.clone());
+        let tree = Tree { graph, root, found, storages, order, spaces: spaces.clone(), limits: limits.clone() };
+        catalog.extras = Some(Extras::new(tree));
+        catalog.entries = listing.entries;
+        catalog.beside = listing.beside;
+        catalog.sources = spaces.sources();
+        TorchCheckpoint { catalog, spaces, limits }
     }
 }
 

@@ -116,9 +116,10 @@ fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> 
     let mut spaces = Spaces::default();
     let mut records = StreamRecords { file: spaces.add_file(source), places };
     let order = ByteOrder::Little;
-    let listing = Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits }.list(root)?;
+    let (listing, storages) =
+        Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits }.list(root)?;
     let catalog = Catalog::new(crate::ID, "PyTorch checkpoint (legacy stream)");
-    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root, listing }))
+    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root, listing, storages, order }))
 }
 
 fn check_opening(machine: &mut Machine<FileInput<'_>>) -> Result<()> {

@@ -3,9 +3,9 @@
 use crate::pickle::{Graph, Node, NodeId};
 use crate::sign::SignFlip;
 use crate::source::{Decoder, Spaces};
-use crate::storage::{Records, Storages, Stored};
+use crate::storage::{Records, StorageId, Storages, Stored};
 use crate::tensor::{self, Tensor, View};
-use crate::tree;
+use crate::tree::{self, Child, Slot};
 use std::collections::HashMap;
 use weightlift_core::{
     ByteOrder, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, Result, Shape, SourceId,
@@ -18,10 +18,21 @@ const LINES: usize = 500;
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Entry>,
-    /// The node of each entry; several entries may come from one.
-    pub(crate) nodes: Vec<NodeId>,
+    /// Where each entry was found.
+    pub(crate) found: Vec<Found>,
     pub(crate) beside: Vec<String>,
     unlisted: u64,
+}
+
+/// Where an entry was found. Several entries may come from one node, and from one slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) node: NodeId,
+    /// `None` for the outermost object.
+    pub(crate) slot: Option<Slot>,
+    pub(crate) name: String,
+    /// How many bytes of the name lead to the container, the last dot included.
+    pub(crate) prefix: usize,
 }
 
 /// Lists the tensors of a graph in the order in which they are met.
@@ -73,7 +84,7 @@ impl Budget {
 /// A container being walked.
 struct Frame {
     node: NodeId,
-    children: std::vec::IntoIter<(Key, NodeId)>,
+    children: std::vec::IntoIter<Child>,
 }
 
 impl Lister<'_> {
@@ -81,7 +92,7 @@ impl Lister<'_> {
     ///
     /// # Errors
     /// `Malformed`, naming the tensor, where one is broken; `Limit`.
-    pub(crate) fn list(&mut self, root: NodeId) -> Result<Listing> {
+    pub(crate) fn list(&mut self, root: NodeId) -> Result<(Listing, HashMap<String, Stored>)> {
         let leads = tree::leads_to_tensor(self.graph);
         let budget = Budget::new(self.graph, self.limits);
         let mut walk = Walk {
@@ -96,27 +107,39 @@ impl Lister<'_> {
             budget,
         };
         walk.run(root)?;
-        let mut listing = walk.listing;
+        let Walk { mut listing, mut storages, .. } = walk;
         if listing.unlisted > 0 {
             listing.beside.push(format!("and {} more", listing.unlisted));
         }
-        Ok(listing)
+        self.add_bare_storages(&mut storages);
+        Ok((listing, storages.into_places()))
+    }
+}
+
+impl Lister<'_> {
+    /// Looks up the storages that are no listed tensor's. A broken one is an error only where it is needed.
+    fn add_bare_storages(&mut self, storages: &mut Storages) {
+        for node in self.graph.ids().filter(|&node| matches!(self.graph.node(node), Node::Persistent(_))) {
+            if let Ok(id) = StorageId::read(self.graph, node) {
+                let _ = storages.find(&id, self.records, self.spaces);
+            }
+        }
     }
 }
 
 impl Walk<'_, '_> {
     fn run(&mut self, root: NodeId) -> Result<()> {
         let mut frames = Vec::new();
-        frames.extend(self.enter(root)?);
+        frames.extend(self.enter(root, None)?);
         while let Some(frame) = frames.last_mut() {
-            let Some((key, node)) = frame.children.next() else {
+            let Some(Child { key, value, slot }) = frame.children.next() else {
                 self.on_path[frame.node.index()] = false;
                 frames.pop();
                 self.path.pop();
                 continue;
             };
             self.path.push(key);
-            match self.enter(node)? {
+            match self.enter(value, Some(slot))? {
                 Some(frame) if frames.len() < self.lister.limits.depth => frames.push(frame),
                 Some(_) => {
                     let depth = self.lister.limits.depth;
@@ -129,14 +152,14 @@ impl Walk<'_, '_> {
     }
 
     /// Lists a node if it is a tensor; opens it if it leads to tensors.
-    fn enter(&mut self, node: NodeId) -> Result<Option<Frame>> {
+    fn enter(&mut self, node: NodeId, slot: Option<Slot>) -> Result<Option<Frame>> {
         Budget::spend(&mut self.budget.children, 1)?;
         if !self.leads[node.index()] {
             self.mention(node);
             return Ok(None);
         }
         if tensor::is_tensor(self.lister.graph, node) {
-            self.tensor(node)?;
+            self.tensor(node, slot)?;
             return Ok(None);
         }
         // An object that holds itself is not entered again.
@@ -170,7 +193,7 @@ impl Walk<'_, '_> {
         });
     }
 
-    fn tensor(&mut self, node: NodeId) -> Result<()> {
+    fn tensor(&mut self, node: NodeId, slot: Option<Slot>) -> Result<()> {
         let name = KeyPath(self.path.clone()).joined();
         if name.len() > self.lister.limits.name_bytes {
             let (len, limit) = (name.len(), self.lister.limits.name_bytes);
@@ -179,7 +202,7 @@ impl Walk<'_, '_> {
         Budget::spend(&mut self.budget.entries, 1)?;
         Budget::spend(&mut self.budget.name_bytes, name.len() as u64)?;
         let listed = tensor::read(self.lister.graph, node).and_then(|tensor| match tensor {
-            Some(tensor) => self.list(node, tensor),
+            Some(tensor) => self.list(node, slot, tensor),
             None => Ok(()),
         });
         match listed {
@@ -191,28 +214,29 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn list(&mut self, node: NodeId, tensor: Tensor) -> Result<()> {
+    fn list(&mut self, node: NodeId, slot: Option<Slot>, tensor: Tensor) -> Result<()> {
         let path = KeyPath(self.path.clone());
         let entry = match tensor {
             Tensor::View(view) => self.view(path, *view)?,
             Tensor::Absent { dtype, shape, why } => Entry::absent(path, dtype, shape, why),
-            Tensor::Parts { what, parts } => return self.parts(&what, &parts),
+            Tensor::Parts { what, parts } => return self.parts(&what, parts),
             Tensor::Array(array) => {
                 let what = self.lister.graph.describe(array);
                 return Err(Error::unsupported(format!("a tensor kept as {what}")));
             }
         };
+        let prefix = entry_prefix(&self.path);
+        self.listing.found.push(Found { node, slot, name: entry.name.clone(), prefix });
         self.listing.entries.push(entry);
-        self.listing.nodes.push(node);
         Ok(())
     }
 
     /// The tensors that make up one without strides, each listed under its name.
-    fn parts(&mut self, what: &str, parts: &[(&'static str, NodeId)]) -> Result<()> {
-        for &(name, part) in parts {
-            self.path.push(Key::Text(name.into()));
+    fn parts(&mut self, what: &str, parts: Vec<Child>) -> Result<()> {
+        for Child { key, value, slot } in parts {
+            self.path.push(key);
             let before = self.listing.entries.len();
-            let listed = self.tensor_part(part);
+            let listed = self.tensor_part(value, slot);
             self.path.pop();
             listed?;
             for entry in &mut self.listing.entries[before..] {
@@ -222,10 +246,10 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn tensor_part(&mut self, part: NodeId) -> Result<()> {
+    fn tensor_part(&mut self, part: NodeId, slot: Slot) -> Result<()> {
         Budget::spend(&mut self.budget.entries, 1)?;
         match tensor::read(self.lister.graph, part)? {
-            Some(tensor @ (Tensor::View(_) | Tensor::Absent { .. })) => self.list(part, tensor),
+            Some(tensor @ (Tensor::View(_) | Tensor::Absent { .. })) => self.list(part, Some(slot), tensor),
             _ => Ok(()),
         }
     }
@@ -282,6 +306,12 @@ impl Walk<'_, '_> {
         self.flipped.insert(key, source);
         Ok(Some(source))
     }
+}
+
+/// How much of the joined path leads to the container.
+fn entry_prefix(path: &[Key]) -> usize {
+    let container = path.len().saturating_sub(1);
+    path[..container].iter().map(|key| key.to_string().len() + 1).sum()
 }
 
 fn check_size(dtype: DType, shape: &Shape) -> Result<()> {

@@ -89,6 +89,17 @@ impl Spaces {
         }
     }
 
+    /// A range of any source, from its start.
+    pub(crate) fn reader(&self, id: SourceId, range: ByteRange, limits: &Limits) -> Result<Box<dyn Read + Send + '_>> {
+        if let Some((_, Way::File(file))) = self.spaces.get(id.0 as usize) {
+            return Ok(Box::new(self.file(*file)?.reader(range)));
+        }
+        let mut reader = self.decode(id, limits)?;
+        let skipped = std::io::copy(&mut reader.by_ref().take(range.start()), &mut std::io::sink());
+        skipped.map_err(|error| Error::malformed(format!("a storage cannot be decoded: {error}")))?;
+        Ok(reader)
+    }
+
     fn run<'a>(&'a self, decoder: &'a Decoder, file: usize, limits: &Limits) -> Result<Box<dyn Read + Send + 'a>> {
         match decoder {
             Decoder::Member(member) => open_member(self.file(file)?, member, limits),

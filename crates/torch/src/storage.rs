@@ -95,6 +95,20 @@ pub(crate) struct Stored {
     pub(crate) checksum: Option<Checksum>,
 }
 
+impl Stored {
+    /// The part of a record that a storage is: all of it, unless the storage is a view.
+    pub(crate) fn part(self, id: &StorageId) -> Result<Stored> {
+        let Some((offset, numel)) = id.view else { return Ok(self) };
+        let part = offset.checked_mul(id.itemsize()).zip(numel.checked_mul(id.itemsize()));
+        let bytes = part.and_then(|(start, len)| self.bytes.slice(start, len)).ok_or_else(|| {
+            let key = &id.key;
+            Error::malformed(format!("a view of {numel} elements at {offset} leaves storage {key:?}"))
+        })?;
+        let checksum = self.checksum.filter(|_| bytes == self.bytes);
+        Ok(Stored { bytes, checksum, ..self })
+    }
+}
+
 /// The records of a file.
 pub(crate) trait Records {
     /// Where the record of a key is.
@@ -111,6 +125,11 @@ pub(crate) struct Storages {
 }
 
 impl Storages {
+    /// Where the records are, by key.
+    pub(crate) fn into_places(self) -> HashMap<String, Stored> {
+        self.known.into_iter().map(|(key, (_, stored))| (key, stored)).collect()
+    }
+
     /// The bytes of a storage.
     ///
     /// # Errors
@@ -125,19 +144,7 @@ impl Storages {
                 stored
             }
         };
-        match id.view {
-            None => Ok(stored),
-            Some((offset, numel)) => {
-                let unit = id.itemsize();
-                let part = offset.checked_mul(unit).zip(numel.checked_mul(unit));
-                let bytes = part.and_then(|(start, len)| stored.bytes.slice(start, len)).ok_or_else(|| {
-                    let key = &id.key;
-                    Error::malformed(format!("a view of {numel} elements at {offset} leaves storage {key:?}"))
-                })?;
-                let checksum = stored.checksum.filter(|_| bytes == stored.bytes);
-                Ok(Stored { bytes, checksum, ..stored })
-            }
-        }
+        stored.part(id)
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::pickle::{Edit, Graph, Node, NodeId};
 use crate::storage::{StorageId, natural};
 use crate::symbol::{self, Rebuild, StorageType};
-use weightlift_core::{DType, Error, Layout, Result, Shape};
+use crate::tree::{Child, Slot};
+use weightlift_core::{DType, Error, Key, Layout, Result, Shape};
 
 /// A strided view of a storage.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,7 @@ pub(crate) enum Tensor {
     /// Tensors by name that make up one without strides: sparse, nested.
     Parts {
         what: String,
-        parts: Vec<(&'static str, NodeId)>,
+        parts: Vec<Child>,
     },
     /// A NumPy array.
     Array(NodeId),
@@ -42,11 +43,13 @@ pub(crate) enum Tensor {
 struct Call<'a> {
     rebuild: Rebuild,
     args: &'a [NodeId],
+    /// The tuple of the arguments.
+    holder: NodeId,
     remarks: Vec<String>,
 }
 
-/// The rebuild function an object is a call of.
-fn rebuild_of(graph: &Graph, callable: NodeId) -> Option<Rebuild> {
+/// The rebuild function of this name.
+pub(crate) fn rebuild_of(graph: &Graph, callable: NodeId) -> Option<Rebuild> {
     graph.global(callable).and_then(|(module, name)| symbol::rebuild(module, name))
 }
 
@@ -67,13 +70,30 @@ fn legacy_state(graph: &Graph, node: NodeId) -> Option<&[NodeId]> {
     }
 }
 
+/// What the values of a tensor are made by, wrappers taken off.
+pub(crate) fn kind(graph: &Graph, node: NodeId) -> Option<Rebuild> {
+    unwrap(graph, node).ok().flatten().map(|call| call.rebuild)
+}
+
+/// Whether a tensor, wrappers taken off, requires a gradient.
+pub(crate) fn requires_grad(graph: &Graph, node: NodeId) -> bool {
+    let Ok(Some(call)) = unwrap(graph, node) else { return false };
+    let at = match call.rebuild {
+        Rebuild::V2 | Rebuild::V3 => 4,
+        Rebuild::Quantized => 5,
+        Rebuild::FromNumpy | Rebuild::Meta => 3,
+        _ => return false,
+    };
+    call.args.get(at).is_some_and(|&arg| graph.node(arg) == Node::Bool(true))
+}
+
 /// Reads a tensor; `None` where the node is none.
 ///
 /// # Errors
 /// `Malformed` where its arguments make no tensor.
 pub(crate) fn read(graph: &Graph, node: NodeId) -> Result<Option<Tensor>> {
-    if let Some(state) = legacy_state(graph, node) {
-        return view(graph, &Call { rebuild: Rebuild::V1, args: state, remarks: Vec::new() }).map(Some);
+    if let Some(args) = legacy_state(graph, node) {
+        return view(graph, &Call { rebuild: Rebuild::V1, args, holder: node, remarks: Vec::new() }).map(Some);
     }
     let Some(call) = unwrap(graph, node)? else { return Ok(None) };
     let arg = |at: usize| call.args.get(at).copied();
@@ -89,9 +109,8 @@ pub(crate) fn read(graph: &Graph, node: NodeId) -> Result<Option<Tensor>> {
         },
         Rebuild::Sparse => sparse(graph, call.args),
         Rebuild::Nested => {
-            let names = ["buffer", "sizes", "strides", "offsets"];
-            let parts = names.into_iter().zip(call.args.iter().copied()).collect();
-            Ok(Tensor::Parts { what: "nested tensor".into(), parts })
+            let names = &["buffer", "sizes", "strides", "offsets"];
+            Ok(Tensor::Parts { what: "nested tensor".into(), parts: parts(graph, names, call.holder) })
         }
         Rebuild::Wrapped | Rebuild::FromType | Rebuild::FromCpu => unreachable_wrapper(),
     }
@@ -110,12 +129,14 @@ fn unwrap(graph: &Graph, node: NodeId) -> Result<Option<Call<'_>>> {
     loop {
         let Some(object) = graph.object(node) else { return Ok(None) };
         let Some(mut rebuild) = rebuild_of(graph, object.callable) else { return Ok(None) };
-        let mut args = graph.items(object.args).unwrap_or_default();
+        let mut holder = object.args;
+        let mut args = graph.items(holder).unwrap_or_default();
         while rebuild == Rebuild::FromType {
             let &[function, class, inner, ..] = args else {
                 return Err(Error::malformed("a tensor of another type with fewer than three arguments"));
             };
             remark_class(graph, class, &mut remarks);
+            holder = inner;
             args = graph.items(inner).unwrap_or_default();
             match rebuild_of(graph, function) {
                 Some(inner) => rebuild = inner,
@@ -131,7 +152,7 @@ fn unwrap(graph: &Graph, node: NodeId) -> Result<Option<Call<'_>>> {
                 let what = inner.map_or("nothing".into(), |&inner| graph.describe(inner));
                 return Err(Error::malformed(format!("a parameter is made from {what} instead of a tensor")));
             }
-            _ => return Ok(Some(Call { rebuild, args, remarks })),
+            _ => return Ok(Some(Call { rebuild, args, holder, remarks })),
         }
     }
 }
@@ -268,7 +289,16 @@ fn sparse(graph: &Graph, args: &[NodeId]) -> Result<Tensor> {
     let size = items.get(names.len()).copied().and_then(|size| naturals(graph, size, "size").ok());
     let size = size.map_or(String::new(), |size| format!(" of shape {size:?}"));
     let what = format!("{}{size}", layout.trim_start_matches("torch."));
-    let parts = names.iter().copied().zip(items.iter().copied());
-    let parts = parts.filter(|&(_, part)| is_tensor(graph, part)).collect();
-    Ok(Tensor::Parts { what, parts })
+    Ok(Tensor::Parts { what, parts: parts(graph, names, data) })
+}
+
+/// The tensors among the items of a tuple, by name.
+fn parts(graph: &Graph, names: &[&str], holder: NodeId) -> Vec<Child> {
+    let items = graph.items(holder).unwrap_or_default().iter().zip(names).enumerate();
+    let child = |(at, (&value, &name)): (usize, (&NodeId, &&str))| Child {
+        key: Key::Text(name.into()),
+        value,
+        slot: Slot { holder, part: at as u32 },
+    };
+    items.map(child).filter(|child| is_tensor(graph, child.value)).collect()
 }

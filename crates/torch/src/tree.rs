@@ -5,76 +5,118 @@ use crate::tensor;
 use std::collections::HashMap;
 use weightlift_core::Key;
 
-/// What a container holds, in order: keys and values. A key that was set twice has its first place and last value.
-pub(crate) fn children(graph: &Graph, node: NodeId) -> Vec<(Key, NodeId)> {
+/// The place of a value: the node that holds it, and which of that node's parts it is (see [`Graph::parts`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) holder: NodeId,
+    pub(crate) part: u32,
+}
+
+/// A value in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) key: Key,
+    pub(crate) value: NodeId,
+    pub(crate) slot: Slot,
+}
+
+/// What a container holds, in order. A key that was set twice has its first place and last value.
+pub(crate) fn children(graph: &Graph, node: NodeId) -> Vec<Child> {
     if let Some(children) = module_children(graph, node) {
         return children;
     }
     let mut out = Children::default();
     match graph.node(node) {
-        Node::Dict(_) => out.pairs(graph, graph.pairs(node).unwrap_or_default()),
+        Node::Dict(_) => out.dict(graph, node),
         Node::Object(_) => out.object(graph, node),
-        _ => out.list(graph.items(node).unwrap_or_default()),
+        _ => out.sequence(graph, node),
     }
     out.children
 }
 
 #[derive(Default)]
 struct Children {
-    children: Vec<(Key, NodeId)>,
+    children: Vec<Child>,
     places: HashMap<Key, usize>,
 }
 
 impl Children {
-    fn set(&mut self, key: Key, value: NodeId) {
+    fn set(&mut self, key: Key, value: NodeId, slot: Slot) {
         match self.places.get(&key) {
-            Some(&at) => self.children[at].1 = value,
+            Some(&at) => self.children[at] = Child { key, value, slot },
             None => {
                 self.places.insert(key.clone(), self.children.len());
-                self.children.push((key, value));
+                self.children.push(Child { key, value, slot });
             }
         }
     }
 
-    fn pairs(&mut self, graph: &Graph, pairs: &[NodeId]) {
-        for pair in pairs.chunks_exact(2) {
-            self.set(key(graph, pair[0]), pair[1]);
+    /// Keys and values that are the parts of `holder` from `first` on.
+    fn pairs(&mut self, graph: &Graph, pairs: &[NodeId], holder: NodeId, first: usize) {
+        for (at, pair) in pairs.chunks_exact(2).enumerate() {
+            let part = (first + 2 * at + 1) as u32;
+            self.set(key(graph, pair[0]), pair[1], Slot { holder, part });
         }
     }
 
-    /// Items are never looked up by key, and may be many.
-    fn list(&mut self, items: &[NodeId]) {
-        let start = self.children.len() as u64;
-        self.children.extend(items.iter().enumerate().map(|(at, &item)| (Key::Index(start + at as u64), item)));
+    fn dict(&mut self, graph: &Graph, node: NodeId) {
+        self.pairs(graph, graph.pairs(node).unwrap_or_default(), node, 0);
+    }
+
+    /// Items that are the parts of `holder` from `first` on. They are never looked up by key, and may be many.
+    fn items(&mut self, items: &[NodeId], holder: NodeId, first: usize) {
+        let start = self.children.len();
+        let child = |(at, &value): (usize, &NodeId)| Child {
+            key: Key::Index((start + at) as u64),
+            value,
+            slot: Slot { holder, part: (first + at) as u32 },
+        };
+        self.children.extend(items.iter().enumerate().map(child));
+    }
+
+    fn sequence(&mut self, graph: &Graph, node: NodeId) {
+        self.items(graph.items(node).unwrap_or_default(), node, 0);
     }
 
     fn object(&mut self, graph: &Graph, node: NodeId) {
         let Some(object) = graph.object(node) else { return };
         match ordered_dict_items(graph, node) {
-            Some(pairs) => self.pairs(graph, &pairs),
-            None => self.list(graph.items(object.args).unwrap_or_default()),
+            Some(pairs) => self.made_from_pairs(graph, &pairs),
+            None => self.sequence(graph, object.args),
         }
+        let mut part = 2;
         if let Make::NewWith(kwargs) = object.make {
-            self.pairs(graph, graph.pairs(kwargs).unwrap_or_default());
+            self.dict(graph, kwargs);
+            part += 1;
         }
         for edit in &object.edits {
             match edit {
-                Edit::State(state) => self.state(graph, *state),
-                Edit::Append(items) | Edit::Add(items) => self.list(items),
-                Edit::Set(pairs) => self.pairs(graph, pairs),
+                Edit::State(state) => self.state(graph, *state, Slot { holder: node, part: part as u32 }),
+                Edit::Append(items) | Edit::Add(items) => self.items(items, node, part),
+                Edit::Set(pairs) => self.pairs(graph, pairs, node, part),
+            }
+            part += edit.len();
+        }
+    }
+
+    fn made_from_pairs(&mut self, graph: &Graph, pairs: &[NodeId]) {
+        for &pair in pairs {
+            if let Some(&[name, value]) = graph.items(pair) {
+                self.set(key(graph, name), value, Slot { holder: pair, part: 1 });
             }
         }
     }
 
     /// A state is the dict of attributes, or a tuple of it and the dict of slots, or anything.
-    fn state(&mut self, graph: &Graph, state: NodeId) {
-        match (graph.pairs(state), graph.items(state)) {
-            (Some(pairs), _) => self.pairs(graph, pairs),
-            (_, Some(items)) if items.len() == 2 && items.iter().all(|&item| is_attributes(graph, item)) => {
-                items.iter().for_each(|&item| self.pairs(graph, graph.pairs(item).unwrap_or_default()));
+    fn state(&mut self, graph: &Graph, state: NodeId, slot: Slot) {
+        match graph.items(state) {
+            _ if graph.pairs(state).is_some() => self.dict(graph, state),
+            Some(&[attributes, slots]) if [attributes, slots].iter().all(|&part| is_attributes(graph, part)) => {
+                self.dict(graph, attributes);
+                self.dict(graph, slots);
             }
-            (_, Some(items)) => self.list(items),
-            _ => self.list(&[state]),
+            Some(_) => self.sequence(graph, state),
+            None => self.items(&[state], slot.holder, slot.part as usize),
         }
     }
 }
@@ -85,35 +127,35 @@ fn is_attributes(graph: &Graph, node: NodeId) -> bool {
 
 /// The pairs that an `OrderedDict` of old was made from: a list of `[key, value]`.
 fn ordered_dict_items(graph: &Graph, node: NodeId) -> Option<Vec<NodeId>> {
-    let object = graph.object(node)?;
-    if graph.global(object.callable) != Some((b"collections", b"OrderedDict")) {
-        return None;
-    }
+    let object = graph.object(node).filter(|_| is_mapping(graph, node))?;
     let items = graph.items(*graph.items(object.args)?.first()?)?;
-    let pairs = items.iter().map(|&pair| graph.items(pair).filter(|pair| pair.len() == 2));
-    pairs.collect::<Option<Vec<_>>>().map(|pairs| pairs.concat())
+    let is_pair = |&pair: &NodeId| graph.items(pair).is_some_and(|pair| pair.len() == 2);
+    items.iter().all(is_pair).then(|| items.to_vec())
 }
 
-/// Keys and values of a dict or an `OrderedDict`.
-pub(crate) fn mapping(graph: &Graph, node: NodeId) -> Option<Vec<(Key, NodeId)>> {
-    let is_dict = match graph.object(node) {
+/// Whether a node is a dict or an `OrderedDict`.
+pub(crate) fn is_mapping(graph: &Graph, node: NodeId) -> bool {
+    match graph.object(node) {
         Some(object) => graph.global(object.callable) == Some((b"collections", b"OrderedDict")),
         None => graph.pairs(node).is_some(),
-    };
-    if !is_dict {
+    }
+}
+
+/// What a dict or an `OrderedDict` holds, attributes left out.
+pub(crate) fn mapping(graph: &Graph, node: NodeId) -> Option<Vec<Child>> {
+    if !is_mapping(graph, node) {
         return None;
     }
     let mut out = Children::default();
-    match graph.pairs(node) {
-        Some(pairs) => out.pairs(graph, pairs),
-        None => {
-            let edits = graph.object(node).map(|object| object.edits.as_slice()).unwrap_or_default();
-            out.pairs(graph, &ordered_dict_items(graph, node).unwrap_or_default());
-            for edit in edits {
-                if let Edit::Set(pairs) = edit {
-                    out.pairs(graph, pairs);
-                }
+    out.dict(graph, node);
+    if let Some(object) = graph.object(node) {
+        out.made_from_pairs(graph, &ordered_dict_items(graph, node).unwrap_or_default());
+        let mut part = 2;
+        for edit in &object.edits {
+            if let Edit::Set(pairs) = edit {
+                out.pairs(graph, pairs, node, part);
             }
+            part += edit.len();
         }
     }
     Some(out.children)
@@ -133,15 +175,15 @@ fn attribute(graph: &Graph, attributes: &[NodeId], name: &str) -> Option<NodeId>
 }
 
 /// What `state_dict()` names in an `nn.Module`: its parameters, the buffers it keeps, then its submodules.
-fn module_children(graph: &Graph, node: NodeId) -> Option<Vec<(Key, NodeId)>> {
+fn module_children(graph: &Graph, node: NodeId) -> Option<Vec<Child>> {
     let attributes = attributes(graph, node)?;
     let part = |name: &str| attribute(graph, attributes, name).and_then(|node| mapping(graph, node));
     let (parameters, modules) = (part("_parameters")?, part("_modules")?);
     let dropped = attribute(graph, attributes, "_non_persistent_buffers_set");
     let dropped: Vec<Key> = dropped.map(|set| set_items(graph, set)).unwrap_or_default();
-    let buffers = part("_buffers").unwrap_or_default().into_iter().filter(|(key, _)| !dropped.contains(key));
+    let buffers = part("_buffers").unwrap_or_default().into_iter().filter(|child| !dropped.contains(&child.key));
     let all = parameters.into_iter().chain(buffers).chain(modules);
-    Some(all.filter(|&(_, value)| graph.node(value) != Node::None).collect())
+    Some(all.filter(|child| graph.node(child.value) != Node::None).collect())
 }
 
 /// The members of a set, or of a set made from a list as protocol 2 does it.

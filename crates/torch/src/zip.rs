@@ -110,12 +110,12 @@ fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> 
     let file = spaces.add_file(source);
     let mut records = ZipRecords { archive: &archive, folder: format!("{root}data/"), file, decoded: HashMap::new() };
     let mut lister = Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits };
-    let listing = lister.list(node)?;
+    let (listing, storages) = lister.list(node)?;
     let description = match (order, deflated) {
         (ByteOrder::Little, false) => "PyTorch checkpoint (zip)",
         (ByteOrder::Little, true) => "PyTorch checkpoint (zip, deflated)",
         (ByteOrder::Big, _) => "PyTorch checkpoint (zip, big-endian)",
     };
     let catalog = Catalog { warnings, ..Catalog::new(crate::ID, description) };
-    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root: node, listing }))
+    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root: node, listing, storages, order }))
 }

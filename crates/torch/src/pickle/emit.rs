@@ -54,15 +54,88 @@ impl Emitter {
         self.int(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// Text; UTF-8, where lone surrogates may occur. Texts of 4 GiB do not come from anywhere.
+    pub(crate) fn float(&mut self, float: f64) {
+        self.op(op::BINFLOAT);
+        self.bytes.extend(float.to_be_bytes());
+    }
+
+    /// An integer of more than 64 bits: two's complement, low byte first.
+    pub(crate) fn long(&mut self, digits: &[u8]) {
+        match u8::try_from(digits.len()) {
+            Ok(len) => self.bytes.extend([op::LONG1, len]),
+            Err(_) => {
+                self.op(op::LONG4);
+                self.bytes.extend((digits.len() as u32).to_le_bytes());
+            }
+        }
+        self.bytes.extend(digits);
+    }
+
+    /// Text; UTF-8, where lone surrogates may occur.
     pub(crate) fn text(&mut self, text: &[u8]) {
-        let text = &text[..text.len().min(u32::MAX as usize)];
-        self.op(op::BINUNICODE);
-        self.bytes.extend((text.len() as u32).to_le_bytes());
+        match u32::try_from(text.len()) {
+            Ok(len) => {
+                self.op(op::BINUNICODE);
+                self.bytes.extend(len.to_le_bytes());
+            }
+            Err(_) => {
+                self.op(op::BINUNICODE8);
+                self.bytes.extend((text.len() as u64).to_le_bytes());
+            }
+        }
         self.bytes.extend(text);
     }
 
+    /// A string of Python 2.
+    pub(crate) fn old_string(&mut self, text: &[u8]) {
+        match u8::try_from(text.len()) {
+            Ok(len) => self.bytes.extend([op::SHORT_BINSTRING, len]),
+            Err(_) => {
+                self.op(op::BINSTRING);
+                self.bytes.extend((text.len() as u32).to_le_bytes());
+            }
+        }
+        self.bytes.extend(text);
+    }
+
+    /// Bytes, for which protocol 2 has no opcode: a call that encodes text of the same code points.
+    pub(crate) fn byte_string(&mut self, bytes: &[u8]) {
+        self.global(b"_codecs", b"encode");
+        let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
+        self.text(text.as_bytes());
+        self.text(b"latin1");
+        self.op(op::TUPLE2);
+        self.op(op::REDUCE);
+    }
+
+    pub(crate) fn put(&mut self, number: u32) {
+        match u8::try_from(number) {
+            Ok(number) => self.bytes.extend([op::BINPUT, number]),
+            Err(_) => {
+                self.op(op::LONG_BINPUT);
+                self.bytes.extend(number.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn get(&mut self, number: u32) {
+        match u8::try_from(number) {
+            Ok(number) => self.bytes.extend([op::BINGET, number]),
+            Err(_) => {
+                self.op(op::LONG_BINGET);
+                self.bytes.extend(number.to_le_bytes());
+            }
+        }
+    }
+
+    /// The name of a class or function. Names of nested classes need protocol 4.
     pub(crate) fn global(&mut self, module: &[u8], name: &[u8]) {
+        if name.contains(&b'.') || [module, name].concat().contains(&b'\n') {
+            self.bytes[1] = 4;
+            self.text(module);
+            self.text(name);
+            return self.op(op::STACK_GLOBAL);
+        }
         self.op(op::GLOBAL);
         for part in [module, name] {
             self.bytes.extend(part);

@@ -109,6 +109,17 @@ pub enum Edit {
     Add(Vec<NodeId>),
 }
 
+impl Edit {
+    /// How many nodes it names.
+    #[expect(clippy::len_without_is_empty, reason = "an edit without nodes is an ordinary one")]
+    pub fn len(&self) -> usize {
+        match self {
+            Edit::State(_) => 1,
+            Edit::Append(items) | Edit::Set(items) | Edit::Add(items) => items.len(),
+        }
+    }
+}
+
 /// What Python would make by a call; here only written down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
@@ -259,7 +270,8 @@ impl Graph {
         self.growing.get(at as usize).map_or(&[], |items| items)
     }
 
-    /// The nodes that a node is made of.
+    /// The nodes that a node is made of, in order. Of an object: the callable, the arguments, the keyword arguments if
+    /// there are any, then what its edits name.
     pub fn parts(&self, id: NodeId, mut each: impl FnMut(NodeId)) {
         match self.node(id) {
             Node::Tuple(items) | Node::FrozenSet(items) => self.pool(items).iter().copied().for_each(each),

@@ -1,8 +1,14 @@
 //! Writing a `torch.save` zip.
 
+mod edit;
+mod inert;
+mod keep;
 mod nest;
 mod tensor;
 
+use crate::checkpoint::Tree;
+use crate::storage::Stored;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_archive::{ArchiveWriter, Layout, NewMember};
@@ -22,11 +28,50 @@ pub(crate) struct TorchWriter {
     archive: ArchiveWriter,
     commit: Commit,
     blobs: Vec<Blob>,
+    notes: Vec<String>,
 }
 
 /// The members that stand before the storages: name and bytes.
 fn fixed_members(pickle: Vec<u8>) -> [(&'static str, Vec<u8>); 3] {
     [("data.pkl", pickle), ("byteorder", b"little".to_vec()), ("version", b"3\n".to_vec())]
+}
+
+/// What the pickle says, and what it needs beside the blobs.
+struct Content<'a> {
+    pickle: Vec<u8>,
+    carried: Vec<Stored>,
+    tree: Option<&'a Tree>,
+}
+
+/// The pickle of a manifest: the tree of the first input that has one, changed; or the tensors under their paths.
+fn content(manifest: &Manifest) -> Result<Content<'_>> {
+    let placed = nest::placed(manifest)?;
+    let trees = manifest.extras.iter().filter_map(|(input, extras)| Some((*input, extras.get::<Tree>()?)));
+    if let Some((input, tree)) = trees.min_by_key(|(input, _)| *input)
+        && let Some(edits) = edit::plan(tree, input, &manifest.tensors)?
+    {
+        let blobs = manifest.blobs.len();
+        let (pickle, carried) = keep::pickle(tree, &edits, &manifest.tensors, &placed, blobs)?;
+        return Ok(Content { pickle, carried, tree: Some(tree) });
+    }
+    Ok(Content { pickle: nest::pickle(manifest, &placed)?, carried: Vec::new(), tree: None })
+}
+
+/// Copies the bytes of a storage, a piece at a time.
+fn copy(tree: &Tree, stored: &Stored, mut write: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = tree.spaces.reader(stored.source, stored.bytes, &tree.limits)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < stored.bytes.len() {
+        let most = (stored.bytes.len() - at).min(piece.len() as u64) as usize;
+        reader.read_exact(&mut piece[..most]).map_err(|error| match error.downcast::<Error>() {
+            Ok(inner) => inner,
+            Err(error) => Error::malformed(format!("a storage cannot be read: {error}")),
+        })?;
+        write(at, &piece[..most])?;
+        at += most as u64;
+    }
+    Ok(())
 }
 
 impl TorchWriter {
@@ -36,20 +81,31 @@ impl TorchWriter {
         manifest: &Manifest,
         options: &WriteOptions,
     ) -> Result<TorchWriter> {
-        let pickle = nest::pickle(manifest).map_err(|error| error.in_file(path))?;
+        let Content { pickle, carried, tree } = content(manifest).map_err(|error| error.in_file(path))?;
         let fixed = fixed_members(pickle);
         let named =
             |(name, bytes): &(&str, Vec<u8>)| NewMember { name: format!("{FOLDER}/{name}"), bytes: bytes.len() as u64 };
-        let storage =
-            |(key, blob): (usize, &Blob)| NewMember { name: format!("{FOLDER}/data/{key}"), bytes: blob.bytes };
-        let members = fixed.iter().map(named).chain(manifest.blobs.iter().enumerate().map(storage));
+        let lengths =
+            manifest.blobs.iter().map(|blob| blob.bytes).chain(carried.iter().map(|stored| stored.bytes.len()));
+        let storage = |(key, bytes): (usize, u64)| NewMember { name: format!("{FOLDER}/data/{key}"), bytes };
+        let members = fixed.iter().map(named).chain(lengths.enumerate().map(storage));
         let layout = Layout::new(members.collect(), ALIGN).map_err(|error| error.in_file(path))?;
         let mut commit = Commit::new(files, options.replace);
         let archive = ArchiveWriter::create(commit.create(path)?, layout)?;
         for (member, (_, bytes)) in fixed.iter().enumerate() {
             archive.write_at(member, 0, bytes)?;
         }
-        Ok(TorchWriter { archive, commit, blobs: manifest.blobs.clone() })
+        let first = fixed.len() + manifest.blobs.len();
+        for (at, stored) in carried.iter().enumerate() {
+            if let Some(tree) = tree {
+                copy(tree, stored, |offset, bytes| archive.write_at(first + at, offset, bytes))?;
+            }
+        }
+        let notes = match carried.len() {
+            0 => Vec::new(),
+            count => vec![format!("{count} storages that are no listed tensor's went along as they are")],
+        };
+        Ok(TorchWriter { archive, commit, blobs: manifest.blobs.clone(), notes })
     }
 
     fn member(&self, blob: BlobId) -> Result<(usize, &Blob)> {
@@ -78,6 +134,6 @@ impl CheckpointWriter for TorchWriter {
 
     fn finish(self: Box<Self>) -> Result<Written> {
         self.archive.finish()?;
-        Ok(Written { files: self.commit.commit(None)?, notes: Vec::new() })
+        Ok(Written { files: self.commit.commit(None)?, notes: self.notes })
     }
 }

@@ -24,18 +24,17 @@ enum Child {
 ///
 /// # Errors
 /// `Request`, naming the tensor, where paths contradict each other or a tensor cannot be held.
-pub(crate) fn pickle(manifest: &Manifest) -> Result<Vec<u8>> {
-    let tensors = placed(manifest)?;
+pub(super) fn pickle(manifest: &Manifest, tensors: &[Placed]) -> Result<Vec<u8>> {
     let mut out = Emitter::new();
     match manifest.tensors.as_slice() {
-        [only] if only.path.0.is_empty() => tensor::emit(&mut out, &tensors[0]),
-        outputs => emit(&mut out, &arrange(outputs)?, &tensors),
+        [only] if only.path.0.is_empty() => tensor::emit(&mut out, &tensors[0], false),
+        outputs => emit(&mut out, &arrange(outputs)?, tensors),
     }
     Ok(out.finish())
 }
 
 /// Every tensor's place; a storage has elements of one dtype.
-fn placed(manifest: &Manifest) -> Result<Vec<Placed>> {
+pub(super) fn placed(manifest: &Manifest) -> Result<Vec<Placed>> {
     let mut dtypes: HashMap<u32, DType> = HashMap::new();
     let place = |output: &Output| {
         let placed = tensor::place(manifest, output)?;
@@ -107,7 +106,7 @@ fn emit(out: &mut Emitter, tree: &[Container], tensors: &[Placed]) {
             self::key(out, key);
         }
         match *child {
-            Child::Tensor(tensor) => tensor::emit(out, &tensors[tensor]),
+            Child::Tensor(tensor) => tensor::emit(out, &tensors[tensor], false),
             Child::Container(child) => {
                 open(out, &tree[child], false);
                 pending.push((child, 0));

@@ -5,7 +5,7 @@ use crate::symbol;
 use weightlift_core::{DType, Error, Layout, Manifest, Output, Packing, Result};
 
 /// What the pickle says of a tensor, checked against its blob.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Placed {
     /// The storage's record.
     key: u32,
@@ -74,42 +74,59 @@ fn packed(dtype: DType, offset: u64, mut size: Vec<u64>, mut stride: Vec<u64>) -
 }
 
 /// Writes the call.
-pub(crate) fn emit(out: &mut Emitter, tensor: &Placed) {
+pub(crate) fn emit(out: &mut Emitter, tensor: &Placed, requires_grad: bool) {
+    function(out, tensor);
+    arguments(out, tensor, requires_grad);
+    out.op(op::REDUCE);
+}
+
+/// Writes the name of the function that is called.
+pub(crate) fn function(out: &mut Emitter, tensor: &Placed) {
+    let over_bytes = symbol::storage_class(tensor.dtype).is_none();
+    out.global(b"torch._utils", if over_bytes { b"_rebuild_tensor_v3" } else { b"_rebuild_tensor_v2" });
+}
+
+/// Writes the arguments of the call, a tuple.
+pub(crate) fn arguments(out: &mut Emitter, tensor: &Placed, requires_grad: bool) {
     let class = symbol::storage_class(tensor.dtype);
-    let function: &[u8] = if class.is_some() { b"_rebuild_tensor_v2" } else { b"_rebuild_tensor_v3" };
-    out.global(b"torch._utils", function);
     out.op(op::MARK);
-    storage(out, class, tensor);
-    out.number(tensor.offset);
-    out.numbers(&tensor.size);
-    out.numbers(&tensor.stride);
-    out.bool(false);
+    view(out, tensor, class.map_or((b"torch.storage", b"UntypedStorage"), |class| (b"torch", class.as_bytes())));
+    out.bool(requires_grad);
     out.ordered_dict();
     if class.is_none() {
         out.global(b"torch", symbol::dtype_name(tensor.dtype).unwrap_or_default().as_bytes());
     }
     out.op(op::TUPLE);
-    out.op(op::REDUCE);
 }
 
-fn storage(out: &mut Emitter, class: Option<&str>, tensor: &Placed) {
+/// Writes storage, offset, size and stride; `class` is that of the storage, module and name.
+pub(crate) fn view(out: &mut Emitter, tensor: &Placed, class: (&[u8], &[u8])) {
     out.op(op::MARK);
     out.text(b"storage");
-    match class {
-        Some(class) => out.global(b"torch", class.as_bytes()),
-        None => out.global(b"torch.storage", b"UntypedStorage"),
-    }
+    out.global(class.0, class.1);
     out.text(tensor.key.to_string().as_bytes());
     out.text(b"cpu");
     out.number(tensor.numel);
     out.op(op::TUPLE);
     out.op(op::BINPERSID);
+    out.number(tensor.offset);
+    out.numbers(&tensor.size);
+    out.numbers(&tensor.stride);
 }
 
 impl Placed {
     /// The storage's record.
     pub(crate) fn key(&self) -> u32 {
         self.key
+    }
+
+    /// Length of the whole storage in bytes.
+    pub(crate) fn storage_bytes(&self) -> u64 {
+        let unit = match symbol::storage_class(self.dtype) {
+            Some(_) => u64::from(self.dtype.bits().unwrap_or(8).div_ceil(8)),
+            None => 1,
+        };
+        self.numel * unit
     }
 
     /// The element type.

@@ -1,0 +1,205 @@
+//! What becomes of each tensor of a tree when other tensors are written into it.
+//!
+//! A tensor that keeps its name keeps its place. One whose new name still begins with the joined path of its container
+//! only gets another key there. Any other becomes a key of the outermost dict. A new tensor joins the container of the
+//! one it is made from.
+
+use crate::checkpoint::Tree;
+use crate::list::Found;
+use crate::pickle::{Edit, Graph, Make, Node, NodeId};
+use crate::symbol::Rebuild;
+use crate::tensor;
+use crate::tree::{self, Slot};
+use std::collections::{HashMap, HashSet};
+use weightlift_core::{Error, Key, Output, Result};
+
+/// What happens in a slot. Numbers are positions among the outputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Another tensor at the same place.
+    Replace(usize),
+    /// Another tensor under another key of the same dict.
+    Rename(String, usize),
+    /// No tensor any more.
+    Remove,
+}
+
+/// All changes.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    /// The tensor that the outermost object is.
+    pub(super) root: Option<usize>,
+    pub(super) slots: HashMap<Slot, Change>,
+    /// New keys of a dict or object, by its node.
+    pub(super) added: HashMap<NodeId, Vec<(String, usize)>>,
+}
+
+struct Planner<'a> {
+    tree: &'a Tree,
+    outputs: &'a [Output],
+    edits: Edits,
+}
+
+/// Plans the changes. `None` where the tree is a lone tensor that gets a name or company: then there is nothing to keep.
+///
+/// # Errors
+/// `Request`, naming the tensor, where it cannot get its place.
+pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output]) -> Result<Option<Edits>> {
+    if tensor::is_tensor(&tree.graph, tree.root) {
+        let kept = matches!(outputs, [only] if only.path.0.is_empty());
+        return Ok(kept.then(|| Edits { root: Some(0), ..Edits::default() }));
+    }
+    let mut of_entry: Vec<Vec<usize>> = vec![Vec::new(); tree.found.len()];
+    let mut strangers = Vec::new();
+    for (at, output) in outputs.iter().enumerate() {
+        let entry = output.origin.filter(|origin| origin.input == input).map(|origin| origin.entry.0 as usize);
+        match entry.and_then(|entry| of_entry.get_mut(entry)) {
+            Some(outputs) => outputs.push(at),
+            None => strangers.push(at),
+        }
+    }
+    let mut planner = Planner { tree, outputs, edits: Edits::default() };
+    for (found, outputs) in tree.found.iter().zip(&of_entry) {
+        planner.entry(found, outputs)?;
+    }
+    strangers.into_iter().try_for_each(|output| planner.add_outermost(output))?;
+    planner.check_keys()?;
+    Ok(Some(planner.edits))
+}
+
+impl Planner<'_> {
+    fn entry(&mut self, found: &Found, outputs: &[usize]) -> Result<()> {
+        let same = outputs.iter().position(|&at| self.outputs[at].name == found.name);
+        let Some(&kept) = outputs.get(same.unwrap_or(0)) else { return self.drop_entry(found) };
+        if same.is_some() {
+            self.change(found, Change::Replace(kept), kept)?;
+        } else {
+            match self.key_in_container(found, kept) {
+                Some(key) => self.change(found, Change::Rename(key, kept), kept)?,
+                None => {
+                    self.change(found, Change::Remove, kept)?;
+                    self.add_outermost(kept)?;
+                }
+            }
+        }
+        for &other in outputs.iter().filter(|&&other| other != kept) {
+            match (self.key_in_container(found, other), found.slot) {
+                (Some(key), Some(slot)) => self.edits.added.entry(slot.holder).or_default().push((key, other)),
+                _ => self.add_outermost(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry without an output goes, unless it never had values.
+    fn drop_entry(&mut self, found: &Found) -> Result<()> {
+        let kind = tensor::kind(&self.tree.graph, found.node);
+        if matches!(kind, Some(Rebuild::Meta | Rebuild::WrapperSubclass)) {
+            return Ok(());
+        }
+        self.set(found, Change::Remove, &found.name)
+    }
+
+    /// The key of an output in the dict of an entry, if it can be one there.
+    fn key_in_container(&self, found: &Found, output: usize) -> Option<String> {
+        let slot = found.slot.filter(|&slot| is_value(&self.tree.graph, slot))?;
+        let _ = slot;
+        self.outputs[output].name.strip_prefix(&found.name[..found.prefix]).map(str::to_owned)
+    }
+
+    fn change(&mut self, found: &Found, change: Change, output: usize) -> Result<()> {
+        let name = self.outputs[output].name.clone();
+        self.set(found, change, &name)
+    }
+
+    fn set(&mut self, found: &Found, change: Change, name: &str) -> Result<()> {
+        let Some(slot) = found.slot else { return Ok(()) };
+        if !matches!(change, Change::Replace(_)) && !is_value(&self.tree.graph, slot) {
+            let message = format!("{:?} sits in a list, tuple or foreign object, which it cannot leave", found.name);
+            return Err(Error::request(message).in_tensor(name).help("--key takes the dict that is wanted alone"));
+        }
+        let before = self.edits.slots.get(&slot).cloned();
+        match before {
+            None => drop(self.edits.slots.insert(slot, change)),
+            Some(before) if self.is_same(&before, &change) => {}
+            Some(_) => {
+                let message = format!("{:?} has several names in the file, which cannot become different", found.name);
+                return Err(Error::request(message).in_tensor(name).help("--key takes the dict that is wanted alone"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_same(&self, a: &Change, b: &Change) -> bool {
+        match (a, b) {
+            (Change::Replace(a), Change::Replace(b)) => self.are_equal(*a, *b),
+            (Change::Rename(a, x), Change::Rename(b, y)) => a == b && self.are_equal(*x, *y),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Whether two outputs hold the same values in the same way. Blobs may differ: then one of them is not used.
+    fn are_equal(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.outputs[a], &self.outputs[b]);
+        let layouts = a.parts.iter().map(|part| &part.layout).eq(b.parts.iter().map(|part| &part.layout));
+        a.dtype == b.dtype && a.shape == b.shape && layouts
+    }
+
+    fn add_outermost(&mut self, output: usize) -> Result<()> {
+        let root = self.tree.root;
+        let name = &self.outputs[output].name;
+        if !tree::is_mapping(&self.tree.graph, root) {
+            let what = self.tree.graph.describe(root);
+            let message = format!("a new name needs a dict to be a key of, but the outermost object is {what}");
+            return Err(Error::request(message).in_tensor(name).help("--key takes the dict that is wanted alone"));
+        }
+        self.edits.added.entry(root).or_default().push((name.clone(), output));
+        Ok(())
+    }
+
+    /// No two keys of a changed dict may be equal.
+    fn check_keys(&self) -> Result<()> {
+        let renamed = self.edits.slots.iter().filter(|(_, change)| matches!(change, Change::Rename(..)));
+        let holders: HashSet<NodeId> =
+            renamed.map(|(slot, _)| slot.holder).chain(self.edits.added.keys().copied()).collect();
+        for holder in holders {
+            let mut keys = HashSet::new();
+            let mut seen = |key: Key| match keys.insert(key.to_string()) {
+                true => Ok(()),
+                false => Err(Error::request("a dict of the file would have this key twice").in_tensor(key.to_string())),
+            };
+            for child in tree::children(&self.tree.graph, holder) {
+                match self.edits.slots.get(&child.slot) {
+                    Some(Change::Remove) => {}
+                    Some(Change::Rename(key, _)) => seen(Key::Text(key.clone()))?,
+                    _ if child.slot.holder == holder => match child.key {
+                        // Numbers may look like text without being equal to it.
+                        Key::Text(text) => seen(Key::Text(text))?,
+                        _ => {}
+                    },
+                    _ => {}
+                }
+            }
+            for (key, _) in self.edits.added.get(&holder).into_iter().flatten() {
+                seen(Key::Text(key.clone()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a slot is the value of a key: of a dict, or set on an object.
+pub(super) fn is_value(graph: &Graph, slot: Slot) -> bool {
+    let part = slot.part as usize;
+    let Some(object) = graph.object(slot.holder) else {
+        return matches!(graph.node(slot.holder), Node::Dict(_)) && part % 2 == 1;
+    };
+    let mut first = if matches!(object.make, Make::NewWith(_)) { 3 } else { 2 };
+    for edit in &object.edits {
+        if part < first + edit.len() {
+            return matches!(edit, Edit::Set(_)) && part >= first && (part - first) % 2 == 1;
+        }
+        first += edit.len();
+    }
+    false
+}
