@@ -85,7 +85,8 @@ impl Layout {
         if len != wanted {
             return Err(Error::request(format!("its blob has {len} bytes, where {wanted} are needed")));
         }
-        if let Some(owner) = *owner {
+        // Tensors without bytes share nothing, though they lie at one place.
+        if let Some(owner) = owner.filter(|_| len > 0) {
             let same = owner.dtype == output.dtype && owner.shape == output.shape;
             let differs = || Error::request(format!("it shares its bytes with {:?} in another form", owner.name));
             return if same { Ok(Some(owner)) } else { Err(differs()) };
@@ -210,6 +211,16 @@ mod tests {
         assert!(refused(&manifest).contains("tensor \"y\": it shares its bytes with \"w\" in another form"));
         manifest.tensors[2] = Output { name: "format".into(), ..manifest.tensors[0].clone() };
         assert!(refused(&manifest).contains("tensor \"format\": it is tied to \"w\""));
+    }
+
+    #[test]
+    fn tensors_without_bytes_are_not_tied() {
+        let mut manifest = of_one(DType::U8, &[0]);
+        manifest.tensors.push(Output { name: "x".into(), ..manifest.tensors[0].clone() });
+        manifest.tensors.push(Output { name: "y".into(), dtype: DType::F32, ..manifest.tensors[0].clone() });
+        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        assert_eq!(layout.files[0].header.tensors.len(), 3);
+        assert_eq!(layout.files[0].header.metadata, Metadata::conventional());
     }
 
     #[test]
