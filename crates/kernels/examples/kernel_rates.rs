@@ -8,8 +8,9 @@ mod rate;
 use rate::rate;
 use std::hint::black_box;
 use weightlift_core::Layout;
+use weightlift_kernels::average::{self, Width};
 use weightlift_kernels::checksum::Algorithm;
-use weightlift_kernels::{strided, swap};
+use weightlift_kernels::{pack, strided, swap};
 
 fn main() {
     let bytes = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1 << 18);
@@ -38,6 +39,14 @@ fn main() {
         });
         println!("{:>24} {rate:6.2}", format!("transpose {side}x{side} of {element}"));
     }
+    for bits in [2, 4] {
+        let elements = &mut vec![0; bytes * 8 / bits as usize];
+        let unpacked = rate(bytes, || pack::unpack(bits, black_box(&src), elements));
+        let packed = rate(bytes, || pack::pack(bits, elements, black_box(&mut dst)));
+        println!("{:>24} {unpacked:6.2} of packed bytes, pack {packed:6.2}", format!("unpack {bits}"));
+    }
+    let added = rate(bytes, || average::scale_add(Width::F32, 0.5, black_box(&src), black_box(&mut dst)));
+    println!("{:>24} {added:6.2}", "scale_add f32");
     for len in [1u64 << 18, 1_000_003, (1 << 40) - 1] {
         let rate = rate(1, || {
             black_box(Algorithm::Crc32c.combine(black_box(1), 2, black_box(len)));

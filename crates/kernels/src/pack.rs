@@ -11,11 +11,11 @@
 /// # Panics
 /// If `bits` is not 1, 2 or 4, or `src` is not as long as that many elements take.
 pub fn unpack(bits: u32, src: &[u8], dst: &mut [u8]) {
-    let per_byte = elements_per_byte(bits, src.len(), dst.len());
-    match per_byte {
-        2 => unpack_by::<2>(src, dst),
-        4 => unpack_by::<4>(src, dst),
-        _ => unpack_by::<8>(src, dst),
+    check(bits, src.len(), dst.len());
+    match bits {
+        4 => unpack_4(src, dst),
+        2 => unpack_2(src, dst),
+        _ => unpack_1(src, dst),
     }
 }
 
@@ -25,43 +25,54 @@ pub fn unpack(bits: u32, src: &[u8], dst: &mut [u8]) {
 /// # Panics
 /// If `bits` is not 1, 2 or 4, or `dst` is not as long as that many elements take.
 pub fn pack(bits: u32, src: &[u8], dst: &mut [u8]) {
-    let per_byte = elements_per_byte(bits, dst.len(), src.len());
-    match per_byte {
-        2 => pack_by::<2>(src, dst),
-        4 => pack_by::<4>(src, dst),
-        _ => pack_by::<8>(src, dst),
+    check(bits, dst.len(), src.len());
+    match bits {
+        4 => pack_4(src, dst),
+        2 => pack_2(src, dst),
+        _ => pack_1(src, dst),
     }
 }
 
-fn elements_per_byte(bits: u32, dense: usize, elements: usize) -> usize {
+fn check(bits: u32, dense: usize, elements: usize) {
     assert!(matches!(bits, 1 | 2 | 4), "elements of {bits} bits do not fill a byte");
-    let per_byte = 8 / bits as usize;
-    assert!(dense == elements.div_ceil(per_byte), "{elements} elements of {bits} bits do not fill {dense} bytes");
-    per_byte
+    let filled = elements.div_ceil(8 / bits as usize);
+    assert!(dense == filled, "{elements} elements of {bits} bits do not fill {dense} bytes");
 }
 
-fn unpack_by<const N: usize>(src: &[u8], dst: &mut [u8]) {
-    let bits = 8 / N;
-    let (whole, rest) = dst.as_chunks_mut::<N>();
-    for (elements, &byte) in whole.iter_mut().zip(src) {
-        *elements = std::array::from_fn(|i| byte >> (i * bits) & (0xff >> (8 - bits)));
-    }
-    let last = src.last().copied().unwrap_or_default();
-    rest.iter_mut().enumerate().for_each(|(i, element)| *element = last >> (i * bits) & (0xff >> (8 - bits)));
-}
+/// One dense byte and the word of as many bytes as it holds elements. Each element moves by a multiple of the same
+/// distance, so that a few shifts of the whole word place all of them.
+macro_rules! by_word {
+    ($unpack:ident, $pack:ident, $word:ty, $bits:literal, $elements:literal) => {
+        fn $unpack(src: &[u8], dst: &mut [u8]) {
+            let apart = |byte: u8| {
+                let all = (0..$elements).fold(0, |word, i| word | <$word>::from(byte) << (i * (8 - $bits)));
+                (all & <$word>::MAX / 0xff * (0xff >> (8 - $bits))).to_le_bytes()
+            };
+            let (whole, rest) = dst.as_chunks_mut::<$elements>();
+            whole.iter_mut().zip(src).for_each(|(elements, &byte)| *elements = apart(byte));
+            let last = src.last().map(|&byte| apart(byte)).unwrap_or_default();
+            rest.iter_mut().zip(last).for_each(|(element, last)| *element = last);
+        }
 
-fn pack_by<const N: usize>(src: &[u8], dst: &mut [u8]) {
-    let bits = 8 / N;
-    let join = |elements: &[u8]| {
-        let places = elements.iter().enumerate().map(|(i, element)| (element & (0xff >> (8 - bits))) << (i * bits));
-        places.fold(0, |byte, element| byte | element)
+        fn $pack(src: &[u8], dst: &mut [u8]) {
+            let together = |elements: [u8; $elements]| {
+                let word = <$word>::from_le_bytes(elements) & <$word>::MAX / 0xff * (0xff >> (8 - $bits));
+                (0..$elements).fold(0, |byte, i| byte | (word >> (i * (8 - $bits))) as u8)
+            };
+            let (whole, rest) = src.as_chunks::<$elements>();
+            whole.iter().zip(dst.iter_mut()).for_each(|(elements, byte)| *byte = together(*elements));
+            let mut elements = [0; $elements];
+            elements[..rest.len()].copy_from_slice(rest);
+            if let (false, Some(last)) = (rest.is_empty(), dst.last_mut()) {
+                *last = together(elements);
+            }
+        }
     };
-    let (whole, rest) = src.as_chunks::<N>();
-    whole.iter().zip(dst.iter_mut()).for_each(|(elements, byte)| *byte = join(elements));
-    if let (false, Some(last)) = (rest.is_empty(), dst.last_mut()) {
-        *last = join(rest);
-    }
 }
+
+by_word!(unpack_4, pack_4, u16, 4, 2);
+by_word!(unpack_2, pack_2, u32, 2, 4);
+by_word!(unpack_1, pack_1, u64, 1, 8);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
     let mut times = vec![Duration::MAX];
     let (start, mut rounds) = (Instant::now(), 1);
-    while start.elapsed() < Duration::from_millis(120) {
+    while start.elapsed() < Duration::from_millis(120) || times.len() < 6 {
         let round = Instant::now();
         (0..rounds).for_each(|_| work());
         let time = round.elapsed();

@@ -77,6 +77,16 @@ fn tile_of<const E: usize>(src: &[u8], dst: &mut [u8], rows: Axis, columns: Axis
 /// A whole block, whose source lines are `from` bytes apart and whose target lines are `to`.
 #[inline(always)]
 fn block_of<const E: usize>(src: &[u8], dst: &mut [u8], from: usize, to: usize) {
+    match E {
+        1 => words_of::<1, 8>(src, dst, from, to),
+        2 => words_of::<2, 4>(src, dst, from, to),
+        _ => lines_of::<E>(src, dst, from, to),
+    }
+}
+
+/// Element by element from eight lines that are held at once.
+#[inline(always)]
+fn lines_of<const E: usize>(src: &[u8], dst: &mut [u8], from: usize, to: usize) {
     let mut lines = [[[0; E]; BLOCK]; BLOCK];
     for (i, line) in lines.iter_mut().enumerate() {
         line.as_flattened_mut().copy_from_slice(&src[i * from..][..BLOCK * E]);
@@ -84,5 +94,39 @@ fn block_of<const E: usize>(src: &[u8], dst: &mut [u8], from: usize, to: usize) 
     for i in 0..BLOCK {
         let turned: [[u8; E]; BLOCK] = std::array::from_fn(|j| lines[j][i]);
         dst[i * to..][..BLOCK * E].copy_from_slice(turned.as_flattened());
+    }
+}
+
+/// In squares of `N` elements a side, a line of which is one word: halves, quarters and so on change places.
+#[inline(always)]
+fn words_of<const E: usize, const N: usize>(src: &[u8], dst: &mut [u8], from: usize, to: usize) {
+    for (row, column) in (0..BLOCK / N).flat_map(|row| (0..BLOCK / N).map(move |column| (row * N, column * N))) {
+        let (src, dst) = (&src[column * from + row * E..], &mut dst[row * to + column * E..]);
+        let mut words: [u64; N] = std::array::from_fn(|i| {
+            let bytes = src[i * from..].first_chunk();
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        });
+        exchange::<4>(&mut words, N / 2, 0x0000_0000_ffff_ffff);
+        if N > 2 {
+            exchange::<2>(&mut words, N / 4, 0x0000_ffff_0000_ffff);
+        }
+        if N > 4 {
+            exchange::<1>(&mut words, N / 8, 0x00ff_00ff_00ff_00ff);
+        }
+        words.iter().enumerate().for_each(|(i, word)| dst[i * to..][..8].copy_from_slice(&word.to_le_bytes()));
+    }
+}
+
+/// In every two words `step` apart: the `low` parts of the upper one change places with the parts of the lower one
+/// that lie `BYTES` bytes above those.
+#[inline(always)]
+fn exchange<const BYTES: usize>(words: &mut [u64], step: usize, low: u64) {
+    for square in words.chunks_exact_mut(2 * step) {
+        let (lower, upper) = square.split_at_mut(step);
+        for (lower, upper) in lower.iter_mut().zip(upper) {
+            let swapped = (*lower >> (8 * BYTES) ^ *upper) & low;
+            *upper ^= swapped;
+            *lower ^= swapped << (8 * BYTES);
+        }
     }
 }
