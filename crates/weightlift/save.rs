@@ -50,18 +50,23 @@ impl Opened {
         let (resolved, target) = self.resolve(plan, output, save)?;
         let format = by_id(target.id)?;
         let mut options = save.options.clone();
-        options.replace |= self.is_input(output);
+        options.replace |= self.is_input(output, format);
         let files = self.files.clone();
         let conversion = Conversion { files, input: self.checkpoint(), format, target: &target, output };
         weightlift_convert::convert(&conversion, resolved, &options, progress)
     }
 
-    /// Whether an output path names this checkpoint itself.
-    fn is_input(&self, output: &Path) -> bool {
-        let with_index = PathBuf::from(format!("{}.index", output.display()));
+    /// Whether an output path names this checkpoint itself: its file, or the first of its files where the output
+    /// will be a set of the same kind. Another file of a set is not the input, but a part that it needs.
+    fn is_input(&self, output: &Path, format: &dyn Format) -> bool {
+        let own = self.checkpoint.files();
+        if own.len() > 1 && format.id() != self.format.id() {
+            return false;
+        }
         let id = |path: &Path| self.files.stat(path).ok().map(|stat| stat.id);
-        let own: Vec<_> = self.checkpoint.files().iter().filter_map(|file| id(file)).collect();
-        [output, &with_index].into_iter().filter_map(id).any(|id| own.contains(&id))
+        let with_index = PathBuf::from(format!("{}.index", output.display()));
+        let first = own.first().and_then(|file| id(file));
+        first.is_some() && [output, &with_index].into_iter().any(|path| id(path) == first)
     }
 }
 

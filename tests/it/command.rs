@@ -115,8 +115,10 @@ fn steps_act_in_the_order_given() {
     let collide = weightlift(&["convert", path(&input), path(&dir.path().join("x.pt")), "--rename", "^.*$=same"]);
     assert_eq!(collide.status.code(), Some(2));
     assert!(stderr(&collide).contains("two tensors would be called \"same\""), "{}", stderr(&collide));
-    let unmatched = weightlift(&["convert", path(&input), path(&dir.path().join("x.pt")), "--exclude", "nothing"]);
-    assert_eq!(unmatched.status.code(), Some(2));
+    for arguments in [["--exclude", "nothing"], ["--exclude", "**"], ["--rename", "nothing=x"], ["--dtype", "q*=f16"]] {
+        let result = weightlift(&[&["convert", path(&input), path(&dir.path().join("x.pt"))], &arguments[..]].concat());
+        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
+    }
     assert_eq!(names_in(dir.path()), ["in.safetensors", "out.safetensors"]);
 }
 
@@ -155,6 +157,10 @@ fn existing_files_are_replaced_only_when_asked_or_when_they_are_the_input() {
     assert_eq!(weightlift(&["convert", path(&output), path(&bundle)]).status.code(), Some(0));
     let itself = weightlift(&["convert", path(&bundle), path(&bundle), "--dtype", "f16"]);
     assert_eq!(itself.status.code(), Some(0), "{}", stderr(&itself));
+    assert_eq!(halves(&bundle, "a"), [0x3c00, 0x4000]);
+    let data = dir.path().join("m.ckpt.data-00000-of-00001");
+    let part = weightlift(&["convert", path(&bundle), path(&data), "--to", "pt"]);
+    assert_eq!(part.status.code(), Some(2), "a part of the input is not the input: {}", stderr(&part));
     assert_eq!(halves(&bundle, "a"), [0x3c00, 0x4000]);
     assert_eq!(names_in(dir.path()), ["in.safetensors", "m.ckpt.data-00000-of-00001", "m.ckpt.index", "out.pt"]);
 }

@@ -101,6 +101,9 @@ impl Plan {
             let count = items.apply(step, catalog, self.allow_unmatched)?;
             matches.push((step.to_string(), count));
         }
+        if items.0.is_empty() && !catalog.entries.is_empty() {
+            return Err(Error::request("the steps leave no tensor to write"));
+        }
         let key_given = self.steps.iter().any(|step| matches!(step, Step::Key(_)));
         let mut resolved = target::fit(items.0, catalog, target)?;
         resolved.matches = matches;
