@@ -2,6 +2,7 @@
 
 use crate::bundle::Bundle;
 use crate::locate::{Version, locate};
+use crate::v1::V1;
 use crate::writer::BundleWriter;
 use crate::{ID, capabilities};
 use std::path::Path;
@@ -40,9 +41,7 @@ impl Format for TensorFlow {
         };
         match found.version {
             Version::Bundle => Ok(Box::new(Bundle::open(files, &found.path, options)?)),
-            Version::V1 => {
-                Err(Error::unsupported("a TensorFlow checkpoint of version 1 is not read here").in_file(path))
-            }
+            Version::V1 => Ok(Box::new(V1::open(files, &found.path, options)?)),
         }
     }
 

@@ -14,6 +14,7 @@ mod slices;
 mod spelling;
 pub mod state;
 pub mod table;
+mod v1;
 mod varint;
 mod writer;
 

@@ -95,6 +95,42 @@ pub struct Extent {
     pub length: Option<i64>,
 }
 
+/// Value of the empty key of a version 1 file.
+#[derive(Clone, PartialEq, Message)]
+pub struct SavedTensorSlices {
+    /// What the file holds.
+    #[prost(message, optional, tag = "1")]
+    pub meta: Option<SavedTensorSliceMeta>,
+}
+
+/// What a version 1 file holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct SavedTensorSliceMeta {
+    /// Its tensors.
+    #[prost(message, repeated, tag = "1")]
+    pub tensor: Vec<SavedSliceMeta>,
+    /// Who may read it.
+    #[prost(message, optional, tag = "2")]
+    pub versions: Option<VersionDef>,
+}
+
+/// A tensor of a version 1 file.
+#[derive(Clone, PartialEq, Message)]
+pub struct SavedSliceMeta {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its dimensions; a missing message is a scalar.
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<TensorShape>,
+    /// The DataType number.
+    #[prost(int32, tag = "3")]
+    pub dtype: i32,
+    /// The slices of it that this file holds.
+    #[prost(message, repeated, tag = "4")]
+    pub slice: Vec<TensorSlice>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,7 +81,6 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// How many bytes [`put`] appends.
-#[cfg(test)]
 pub(crate) fn len(value: u64) -> u64 {
     u64::from((64 - (value | 1).leading_zeros()).div_ceil(7))
 }

@@ -14,9 +14,6 @@ use weightlift_core::{
 };
 use weightlift_kernels::checksum::unmask_crc32c;
 
-/// What a listing says of a tensor whose values cannot be read.
-pub(crate) const DAMAGED: &str = "damaged";
-
 /// Fills a catalog from an index.
 pub(super) struct Builder<'a> {
     index: &'a Index,
@@ -102,8 +99,7 @@ impl<'a> Builder<'a> {
             Ok(entry) => Ok(entry),
             Err(error) if error.kind() == Kind::Io => Err(error),
             Err(error) => {
-                let mut entry = Entry::broken(path, dtype, shape, error.to_string());
-                entry.remarks.push(DAMAGED.to_owned());
+                let entry = Entry::broken(path, dtype, shape, error.to_string());
                 self.damaged += 1;
                 self.damage.get_or_insert_with(|| error.in_tensor(name));
                 Ok(entry)

@@ -1,6 +1,6 @@
 //! The index of a bundle: the header and an entry for every tensor and slice.
 
-use crate::proto::{BundleEntry, BundleHeader, TensorShape};
+use crate::proto::{BundleEntry, BundleHeader, TensorShape, VersionDef};
 use crate::table;
 use prost::Message;
 use weightlift_core::{ByteOrder, Error, Limits, Result, Shape};
@@ -67,11 +67,7 @@ impl Header {
         }
         let broken = |error| Error::malformed("the header is no protocol buffer").caused_by(error);
         let header = BundleHeader::decode(value).map_err(broken)?;
-        let version = header.version.unwrap_or_default();
-        if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
-            let message = format!("is for readers of version {}, not {VERSION}", version.min_consumer);
-            return Err(Error::unsupported(message));
-        }
+        check_version(&header.version.unwrap_or_default())?;
         let order = match header.endianness {
             0 => ByteOrder::Little,
             1 => ByteOrder::Big,
@@ -81,6 +77,18 @@ impl Header {
             .map_err(|_| Error::malformed(format!("claims {} data files", header.num_shards)))?;
         Ok(Header { num_shards, order })
     }
+}
+
+/// Whether a file is for this reader.
+///
+/// # Errors
+/// `Unsupported` when it is not.
+pub(crate) fn check_version(version: &VersionDef) -> Result<()> {
+    if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
+        let message = format!("is for readers of version {}, not {VERSION}", version.min_consumer);
+        return Err(Error::unsupported(message));
+    }
+    Ok(())
 }
 
 fn parse_entry(key: &[u8], value: &[u8]) -> Result<BundleEntry> {
@@ -111,7 +119,7 @@ pub(crate) fn shape(shape: Option<&TensorShape>, limits: &Limits) -> Result<Shap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{Dim, VersionDef};
+    use crate::proto::Dim;
     use crate::table::TableWriter;
 
     fn index(header: &BundleHeader, entries: &[(&str, &[u8])]) -> Result<Index> {

@@ -4,8 +4,8 @@ mod entries;
 mod index;
 mod shards;
 
-pub(crate) use index::VERSION;
 pub use index::{Header, Index};
+pub(crate) use index::{VERSION, check_version, shape};
 
 use crate::locate::{self, stale_state};
 use crate::names::{self, index_path, shown};

@@ -52,7 +52,7 @@ pub fn check_strings(source: impl Read, elements: u64, size: u64) -> Result<u32>
 }
 
 /// Adds the length of one string to the checksum of all.
-fn add_length(crc: u32, len: u64) -> u32 {
+pub(crate) fn add_length(crc: u32, len: u64) -> u32 {
     match u32::try_from(len) {
         Ok(len) => CRC.extend(crc, &len.to_le_bytes()),
         Err(_) => CRC.extend(crc, &len.to_le_bytes()),

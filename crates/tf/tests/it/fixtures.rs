@@ -44,6 +44,13 @@ fn good_bundles_read_as_tensorflow_reads_them() {
 }
 
 #[test]
+fn good_files_of_version_1_read_as_tensorflow_reads_them() {
+    let good: Vec<_> = of_kinds(&["tf-v1"]).into_iter().filter(|fixture| fixture.expect == "ok").collect();
+    assert_eq!(good.len(), 5);
+    good.iter().for_each(check_good);
+}
+
+#[test]
 fn bad_bundles_are_refused_as_far_as_they_are_bad() {
     let bad: Vec<_> = of_kinds(BUNDLES).into_iter().filter(|fixture| fixture.expect == "error").collect();
     assert!(bad.len() >= 16, "only {} fixtures", bad.len());

@@ -7,3 +7,4 @@ mod hostile;
 mod located;
 mod rewrite;
 mod support;
+mod version1;

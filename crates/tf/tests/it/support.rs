@@ -1,5 +1,6 @@
 //! What several tests need.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weightlift_core::{
@@ -73,6 +74,8 @@ pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
     let catalog = checkpoint.catalog();
     let mut extents: Vec<Extent> = catalog.entries.iter().flat_map(|entry| entry.extents().unwrap().to_vec()).collect();
     extents.sort_by_key(|extent| (extent.source, extent.bytes));
+    let place = |extent: &Extent| (extent.source, extent.bytes);
+    let blobs: HashMap<_, _> = extents.iter().enumerate().map(|(at, extent)| (place(extent), at as u32)).collect();
     let mut manifest = Manifest::default();
     for extent in &extents {
         let checksum = extent.checksum.filter(|_| extent.order == ByteOrder::Little);
@@ -81,9 +84,8 @@ pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
     manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
     for (id, entry) in catalog.iter() {
         let part = |extent: &Extent| {
-            let blob = extents.iter().position(|other| other == extent).unwrap();
             let layout = Layout::contiguous(&extent.region.size);
-            Part { blob: BlobId(blob as u32), layout, region: extent.region.clone() }
+            Part { blob: BlobId(blobs[&place(extent)]), layout, region: extent.region.clone() }
         };
         let extents = entry.extents().unwrap();
         manifest.tensors.push(Output {
