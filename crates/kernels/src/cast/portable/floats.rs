@@ -23,15 +23,7 @@ impl Source<8> for F64Room {
     const FORMAT: Float = F64;
     #[inline(always)]
     fn load(bytes: [u8; 8]) -> u32 {
-        let value = f64::from_le_bytes(bytes);
-        let bits = value.to_bits();
-        let near = value as f32;
-        let back = f64::from(near);
-        let near = near.to_bits();
-        let step = if back.abs() > value.abs() { u32::MAX } else { 1 };
-        let odd = if back != value && near & 1 == 0 { near.wrapping_add(step) } else { near };
-        let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
-        if bits << 1 > 0x7ff0 << 49 { nan } else { odd }
+        odd_f32(f64::from_le_bytes(bytes))
     }
 }
 
@@ -107,6 +99,19 @@ narrow_target!(E4m3fnuzRoom, E4M3FNUZ, u8, 1);
 narrow_target!(E5m2fnuzRoom, E5M2FNUZ, u8, 1);
 narrow_target!(E4m3b11fnuzRoom, E4M3B11FNUZ, u8, 1);
 narrow_target!(E2m1Room, E2M1, u8, 1);
+
+/// The bits of the f32 that is equal or, with its last digit set, next to `value` on the side of zero.
+#[inline(always)]
+pub(super) fn odd_f32(value: f64) -> u32 {
+    let bits = value.to_bits();
+    let near = value as f32;
+    let back = f64::from(near);
+    let near = near.to_bits();
+    let step = if back.abs() > value.abs() { u32::MAX } else { 1 };
+    let odd = if back != value && near & 1 == 0 { near.wrapping_add(step) } else { near };
+    let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
+    if bits << 1 > 0x7ff0 << 49 { nan } else { odd }
+}
 
 #[inline(always)]
 fn is_nan(bits: u32) -> bool {

@@ -7,11 +7,13 @@
 
 mod bytes;
 mod floats;
+mod ints;
 
 use super::format::{F32, F64};
 use super::limits::{self, Limits};
 use super::{CastPair, Overflow, Tally};
 use floats::*;
+use ints::{Exact, IntRoom, Whole, from_int, to_int};
 use weightlift_core::DType;
 
 /// So many elements are counted in 32 bits before the counts are added up.
@@ -86,13 +88,40 @@ pub(super) fn run(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]
 }
 
 fn choose<const SATURATE: bool>(pair: CastPair, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
-    use DType::{Bf16, F16, F32, F64};
+    use DType::{Bf16, F16, F32, F64, I16, I32, I64, U16, U32, U64};
     match pair.from {
         F64 if pair.to == F32 => Some(f64_to_f32::<SATURATE>(src, dst)),
-        F64 => to_float::<F64Room, 8, SATURATE>(pair.to, src, dst),
-        F32 => to_float::<F32Room, 4, SATURATE>(pair.to, src, dst),
-        F16 => to_float::<F16Room, 2, SATURATE>(pair.to, src, dst),
-        Bf16 => to_float::<Bf16Room, 2, SATURATE>(pair.to, src, dst),
+        F64 => from_float::<F64Room, 8, SATURATE>(pair.to, src, dst),
+        F32 => from_float::<F32Room, 4, SATURATE>(pair.to, src, dst),
+        F16 => from_float::<F16Room, 2, SATURATE>(pair.to, src, dst),
+        Bf16 => from_float::<Bf16Room, 2, SATURATE>(pair.to, src, dst),
+        I64 => from_int::<i64, 8>(pair.to, src, dst).or_else(|| narrow_int::<i64, 8, SATURATE>(pair.to, src, dst)),
+        I32 => from_int::<i32, 4>(pair.to, src, dst).or_else(|| narrow_int::<i32, 4, SATURATE>(pair.to, src, dst)),
+        I16 => from_int::<i16, 2>(pair.to, src, dst).or_else(|| narrow_int::<i16, 2, SATURATE>(pair.to, src, dst)),
+        U64 => from_int::<u64, 8>(pair.to, src, dst).or_else(|| narrow_int::<u64, 8, SATURATE>(pair.to, src, dst)),
+        U32 => from_int::<u32, 4>(pair.to, src, dst).or_else(|| narrow_int::<u32, 4, SATURATE>(pair.to, src, dst)),
+        U16 => from_int::<u16, 2>(pair.to, src, dst).or_else(|| narrow_int::<u16, 2, SATURATE>(pair.to, src, dst)),
+        _ => None,
+    }
+}
+
+fn from_float<S: Source<N> + Exact<N>, const N: usize, const SATURATE: bool>(
+    to: DType,
+    src: &[u8],
+    dst: &mut [u8],
+) -> Option<Tally> {
+    to_int::<S, N>(to, src, dst).or_else(|| to_float::<S, N, SATURATE>(to, src, dst))
+}
+
+/// To the half formats, the targets of an integer that are narrower than f32 and not tiny.
+fn narrow_int<S: Whole<N>, const N: usize, const SATURATE: bool>(
+    to: DType,
+    src: &[u8],
+    dst: &mut [u8],
+) -> Option<Tally> {
+    match to {
+        DType::F16 => Some(cast::<IntRoom<S>, F16Room, N, 2, SATURATE>(src, dst)),
+        DType::Bf16 => Some(cast::<IntRoom<S>, Bf16Room, N, 2, SATURATE>(src, dst)),
         _ => None,
     }
 }
