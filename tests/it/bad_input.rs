@@ -49,6 +49,7 @@ fn what_is_no_checkpoint_is_named() {
 fn damaged_bundles_are_named_with_tensor_and_offset() {
     let path = |name: &str| fixture(&format!("tf/{name}/model.ckpt")).path;
     refuses(&path("bad_flip_data"), &["data-00000-of-00001", "tensor", "at byte", "checksum mismatch"]);
+    refuses(&path("bad_swapped_data"), &["tensor", "checksums differ: index and data do not belong together"]);
     refuses(&path("bad_cut_data"), &["data-00000-of-00001"]);
     refuses(&path("bad_no_data"), &["data-00000-of-00001"]);
     refuses(&path("bad_cut_index"), &["model.ckpt.index"]);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
+use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
 use weightlift_io::{Scratch, Sources, mismatch, read_box, verify_range};
 use weightlift_kernels::cast::{self, Overflow, Tally};
@@ -307,19 +308,25 @@ impl<'a> Run<'a> {
 
     /// Compares the checksums of what passed with what was stored.
     fn checks_passed(&self) -> Result<()> {
-        for check in &self.blueprint.checks {
-            let Some((digest, stored)) = &check.digest else { continue };
-            match digest.finish(check.range.len()) {
-                Some(computed) if computed == *stored => {}
-                computed => {
-                    let name = &self.input.catalog().entry(check.entry).name;
-                    let error = mismatch(*stored, computed.unwrap_or_default()).in_tensor(name);
-                    let path = self.sources.get(check.source)?.path().to_path_buf();
-                    return Err(error.in_file(path).at(check.range.start()));
-                }
+        let fused = || self.blueprint.checks.iter().filter_map(|check| Some((check, check.digest.as_ref()?)));
+        let computed = |check: &Check, digest: &Digest| digest.finish(check.range.len());
+        let differs = |check: &Check, digest: &Digest, stored: u32| computed(check, digest) != Some(stored);
+        let count = fused().filter(|(check, (digest, stored))| differs(check, digest, *stored)).count();
+        let Some((check, (digest, stored))) = fused().find(|(check, (digest, stored))| differs(check, digest, *stored))
+        else {
+            return Ok(());
+        };
+        let name = &self.input.catalog().entry(check.entry).name;
+        let path = self.sources.get(check.source)?.path().to_path_buf();
+        let error = mismatch(*stored, computed(check, digest).unwrap_or_default());
+        let error = error.in_tensor(name).in_file(path).at(check.range.start());
+        Err(match count {
+            1 => error,
+            count if count == fused().count() => {
+                error.help(format!("all {count} checksums differ: index and data do not belong together"))
             }
-        }
-        Ok(())
+            count => error.help(format!("{} other checksums differ too", count - 1)),
+        })
     }
 
     /// The counts of all casts, in output order.

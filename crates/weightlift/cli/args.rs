@@ -83,37 +83,37 @@ pub(crate) struct ConvertArgs {
     pub(crate) key: Vec<String>,
 
     /// The format to write, whatever the extension says
-    #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors"])]
+    #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors"], help_heading = "Output and checks")]
     pub(crate) to: Option<String>,
     /// What a value beyond the range of its new dtype becomes
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error)]
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
     pub(crate) on_overflow: OnOverflow,
     /// Leave out what the output's format cannot hold, instead of failing
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) skip_unsupported: bool,
     /// Let patterns and renames match nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) allow_unmatched: bool,
     /// Let a view grow more than 1000-fold when it is written dense
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) allow_expand: bool,
     /// Do not verify the checksums stored in the input
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) no_verify: bool,
     /// Number of worker threads [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Output and checks")]
     pub(crate) threads: Option<u16>,
     /// Replace an existing output
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) force: bool,
     /// Show the plan and write nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) dry_run: bool,
     /// Print the result as JSON (schema weightlift.convert/1 or weightlift.plan/1)
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and checks")]
     pub(crate) json: bool,
     /// Say nothing but errors and warnings
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output and checks")]
     pub(crate) quiet: bool,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = out.flush();
-            let _ = writeln!(io::stderr(), "weightlift: {}", show::plain(&format!("{error:#}")));
+            let _ = writeln!(io::stderr(), "weightlift: {}", show::plain(&error.to_string()));
             ExitCode::from(2)
         }
     }
