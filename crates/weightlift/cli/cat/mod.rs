@@ -18,7 +18,7 @@ mod tests;
 
 use array::{EDGE, Form, Printer, THRESHOLD};
 use json::{Head, JsonWriter};
-use slice::Target;
+use slice::{Selection, Target};
 use std::io::Write;
 use std::path::PathBuf;
 use values::Values;
@@ -85,15 +85,14 @@ pub(crate) fn run(args: &CatArgs, opened: &Opened, out: &mut dyn Write) -> anyho
 }
 
 fn print_json(values: &mut Values<'_>, out: &mut dyn Write) -> anyhow::Result<Option<String>> {
-    let shape = values.target.selection.shape()?;
-    json::check_empty(&shape).map_err(|error| error.in_tensor(&values.entry.name))?;
-    let note = values.verify(&values.target.selection.clone())?;
-    let entry = values.entry;
-    let slice = values.target.slice.as_deref();
+    let (target, entry) = (values.target, values.entry);
+    let shape = target.selection.shape()?;
+    json::check_empty(&shape).map_err(|error| error.in_tensor(&entry.name))?;
+    let note = values.verify(&target.selection)?;
+    let slice = target.slice.as_deref();
     let head = Head { name: &entry.name, dtype: entry.dtype.name(), shape: &shape, slice };
-    let selection = values.target.selection.clone();
     let mut writer = JsonWriter::new(out, &head)?;
-    values.each::<anyhow::Error>(&selection, &mut |value| Ok(writer.element(value)?))?;
+    values.each::<anyhow::Error>(&target.selection, &mut |value| Ok(writer.element(value)?))?;
     writer.finish()?;
     Ok(note)
 }
@@ -118,21 +117,27 @@ fn print_text(
         let blank = if at > 0 { "\n" } else { "" };
         writeln!(out, "{blank}{} {} {shape}", args.name.get(at).map_or("", String::as_str), values.entry.dtype)?;
     }
-    let mut form = Form::new(values.entry.dtype, values.elements, usize::from(args.precision), shape.rank());
-    values.each::<Error>(&shown, &mut |value| {
-        form.look(value);
-        Ok(())
-    })?;
-    if form.measures() {
-        values.each::<Error>(&shown, &mut |value| {
-            form.measure(value);
-            Ok(())
-        })?;
-    }
+    let form = form_of(values, &shown, usize::from(args.precision), shape.rank())?;
     let kept = || shown.axes.iter().filter(|axis| axis.kept);
     let (dims, gaps) = (kept().map(|axis| axis.count()), kept().map(|axis| axis.runs.len() > 1));
     let mut printer = Printer::new(out, dims.collect(), gaps.collect())?;
     values.each::<anyhow::Error>(&shown, &mut |value| Ok(printer.element(&form.text(value))?))?;
     writeln!(out)?;
     Ok(note)
+}
+
+/// Looks at all that is shown, as often as it takes to know how wide it gets.
+fn form_of(values: &mut Values<'_>, shown: &Selection, precision: usize, axes: usize) -> Result<Form> {
+    let mut form = Form::new(values.entry.dtype, values.elements, precision, axes);
+    values.each::<Error>(shown, &mut |value| {
+        form.look(value);
+        Ok(())
+    })?;
+    if form.measures() {
+        values.each::<Error>(shown, &mut |value| {
+            form.measure(value);
+            Ok(())
+        })?;
+    }
+    Ok(form)
 }

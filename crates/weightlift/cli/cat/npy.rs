@@ -21,13 +21,13 @@ pub(super) fn write(opened: &Opened, target: &Target, path: &Path, replace: bool
     entry.extents()?;
     let (shape, dtype) = (target.selection.shape()?, home(entry.dtype));
     let header = weightlift_npy::header(dtype, &shape).map_err(|error| in_tensor(error).help(CHOICES))?;
-    let values = super::values::Values::open(opened, target)?;
-    let note = values.verify(&target.selection)?;
+    let mut reader = Reader::new(opened, target.id);
+    let note = reader.verify(&target.selection)?;
     let mut commit = Commit::new(opened.files().clone(), replace);
     let sink = commit.create(path)?;
     let mut at = header.len() as u64;
     sink.write_all_at(&header, 0)?;
-    Reader::new(opened, target.id).blocks::<Error>(&target.selection, &mut |block| {
+    reader.blocks::<Error>(&target.selection, &mut |block| {
         let bytes = extended(entry.dtype, block);
         sink.write_all_at(&bytes, at)?;
         at += bytes.len() as u64;

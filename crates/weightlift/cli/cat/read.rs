@@ -8,7 +8,7 @@ use weightlift_io::{Scratch, Sources, read_box, verify_range};
 
 /// The most elements of a block, those between selected ones counted in.
 const BLOCK: u64 = 1 << 16;
-/// A stored sum over so many bytes is checked however little of them is wanted.
+/// A stored sum over so many bytes is checked even where the tensor is a small part of them.
 const CHEAP: u64 = 1 << 20;
 
 /// A tensor under reading.
@@ -33,29 +33,31 @@ impl<'a> Reader<'a> {
         Reader { checkpoint, sources, id, entry, unit, scratch, cover: Vec::new() }
     }
 
-    /// Checks the stored sums; `false` where they cover so much more than `wanted` bytes that they are left alone.
+    /// Checks the stored sums where all of the tensor is `shown`. Answers that they were not checked where they cover
+    /// more than what is.
     ///
     /// # Errors
     /// `Checksum` where one differs; `Malformed`, `Io`.
-    pub(super) fn verify(&self, wanted: u64) -> Result<bool> {
-        let sums = || self.entry.extents().map(|extents| extents.iter().filter(|extent| extent.checksum.is_some()));
-        let covered: u64 = sums()?.map(|extent| extent.bytes.len()).fold(0, u64::saturating_add);
-        if covered > wanted.saturating_mul(4).max(CHEAP) {
-            return Ok(false);
+    pub(super) fn verify(&self, shown: &Selection) -> Result<Option<String>> {
+        let name = &self.entry.name;
+        let sums = self.entry.extents()?.iter().filter(|extent| extent.checksum.is_some());
+        let sums: Vec<&Extent> = sums.collect();
+        let covered = sums.iter().map(|extent| extent.bytes.len()).fold(0, u64::saturating_add);
+        let whole = shown.elements() == self.entry.shape.elements();
+        if whole && covered <= self.entry.bytes.saturating_mul(4).max(CHEAP) {
+            sums.iter().try_for_each(|extent| self.verify_extent(extent)).map_err(|error| error.in_tensor(name))?;
+            return Ok(None);
         }
-        for extent in sums()? {
-            match extent.checksum {
-                Some(Checksum::OfFormat(_)) => self.checkpoint.verify(self.id)?,
-                Some(checksum) => verify_range(&self.sources.get(extent.source)?, extent.bytes, checksum)?,
-                None => {}
-            }
-        }
-        Ok(true)
+        let unknown = !sums.is_empty() && shown.elements() > 0;
+        Ok(unknown.then(|| format!("{name}: not verified, its checksum covers more than what was read")))
     }
 
-    /// Whether a sum is stored for any of it.
-    pub(super) fn has_sums(&self) -> bool {
-        self.entry.extents().is_ok_and(|extents| extents.iter().any(|extent| extent.checksum.is_some()))
+    fn verify_extent(&self, extent: &Extent) -> Result<()> {
+        match extent.checksum {
+            Some(Checksum::OfFormat(_)) => self.checkpoint.verify(self.id),
+            Some(checksum) => verify_range(&self.sources.get(extent.source)?, extent.bytes, checksum),
+            None => Ok(()),
+        }
     }
 
     /// Shows the selected elements in their order, dense and little-endian, at least a byte each.
@@ -75,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the elements at every combination of positions.
-    fn gather(&mut self, axes: &[Vec<Run>], block: &mut Vec<u8>) -> Result<()> {
+    fn gather(&mut self, axes: &Block, block: &mut Vec<u8>) -> Result<()> {
         let dims: Vec<u64> = axes.iter().map(|runs| runs.iter().map(|run| run.count).sum()).collect();
         let shape = Shape::new(dims)?;
         block.clear();
@@ -181,12 +183,15 @@ pub(super) fn each_index<E>(
     }
 }
 
+/// The runs of every axis that a block has.
+type Block = [Vec<Run>];
+
 /// Cuts a selection into blocks that follow each other: some last axes whole, a part of the one before, one position
 /// of the rest.
 fn each_block<E>(
     axes: &[Axis],
     most: u64,
-    visit: &mut dyn FnMut(&[Vec<Run>]) -> std::result::Result<(), E>,
+    visit: &mut dyn FnMut(&Block) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let (cut, cover) = cut_axis(axes, most);
     let outer: Vec<u64> = axes.iter().take(cut).map(Axis::count).collect();
