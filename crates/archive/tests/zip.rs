@@ -1,4 +1,11 @@
 //! Archives written, read back, cut, flipped and crafted.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests say what they expect"
+)]
 
 use std::io::Write;
 use weightlift_archive::{Archive, ArchiveWriter, Layout, Method, NewMember, read_member};

@@ -12,7 +12,7 @@ use weightlift_torch::Torch;
 fn storage(checkpoint: &dyn Checkpoint, id: EntryId) -> Option<&Extent> {
     match &checkpoint.catalog().entry(id).data {
         Data::Extents(extents) => extents.first(),
-        Data::Absent(_) => None,
+        Data::Absent(_) | Data::Broken(_) => None,
     }
 }
 

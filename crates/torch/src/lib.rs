@@ -4,6 +4,7 @@
 mod checkpoint;
 mod legacy;
 mod list;
+mod numpy;
 pub mod pickle;
 mod recognise;
 mod sign;

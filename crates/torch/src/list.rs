@@ -1,5 +1,6 @@
 //! From the object graph to the entries of a catalog.
 
+use crate::numpy;
 use crate::pickle::{Graph, Node, NodeId};
 use crate::sign::SignFlip;
 use crate::source::{Decoder, Spaces};
@@ -8,8 +9,11 @@ use crate::tensor::{self, Tensor, View};
 use crate::tree::{self, Child, Slot};
 use std::collections::HashMap;
 use weightlift_core::{
-    ByteOrder, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, Result, Shape, SourceId,
+    ByteOrder, ByteRange, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, Packing, Result,
+    Shape, SourceId,
 };
+use weightlift_kernels::cast::{CastPair, Overflow, cast};
+use weightlift_kernels::swap;
 
 /// Lines about what is not a tensor, before the rest is only counted.
 const LINES: usize = 500;
@@ -181,7 +185,7 @@ impl Walk<'_, '_> {
             self.listing.unlisted += 1;
             return;
         }
-        let what = graph.describe(node);
+        let what = numpy::describe(graph, node).unwrap_or_else(|| graph.describe(node));
         let name = KeyPath(self.path.clone()).joined();
         let name = if name.is_empty() { "the file".into() } else { name };
         self.listing.beside.push(match graph.node(node) {
@@ -201,17 +205,17 @@ impl Walk<'_, '_> {
         }
         Budget::spend(&mut self.budget.entries, 1)?;
         Budget::spend(&mut self.budget.name_bytes, name.len() as u64)?;
-        let listed = tensor::read(self.lister.graph, node).and_then(|tensor| match tensor {
-            Some(tensor) => self.list(node, slot, tensor),
-            None => Ok(()),
-        });
-        match listed {
+        let listed = match tensor::read(self.lister.graph, node) {
+            Ok(Some(tensor)) => self.list(node, slot, tensor),
+            Ok(None) => Ok(()),
+            // A kind of tensor that is not known is no reason to refuse the others.
             Err(error) if error.kind() == Kind::Unsupported => {
                 self.listing.beside.push(format!("{name}: {}", error.message()));
                 Ok(())
             }
-            other => other.map_err(|error| error.in_tensor(name)),
-        }
+            Err(error) => Err(error),
+        };
+        listed.map_err(|error| error.in_tensor(name))
     }
 
     fn list(&mut self, node: NodeId, slot: Option<Slot>, tensor: Tensor) -> Result<()> {
@@ -220,10 +224,7 @@ impl Walk<'_, '_> {
             Tensor::View(view) => self.view(path, *view)?,
             Tensor::Absent { dtype, shape, why } => Entry::absent(path, dtype, shape, why),
             Tensor::Parts { what, parts } => return self.parts(&what, parts),
-            Tensor::Array(array) => {
-                let what = self.lister.graph.describe(array);
-                return Err(Error::unsupported(format!("a tensor kept as {what}")));
-            }
+            Tensor::Array { array, dtype } => self.array(path, array, dtype)?,
         };
         let prefix = entry_prefix(&self.path);
         self.listing.found.push(Found { node, slot, name: entry.name.clone(), prefix });
@@ -265,13 +266,13 @@ impl Walk<'_, '_> {
             match self.flipped(&view, &stored)? {
                 Some(source) => {
                     extent.source = source;
-                    extent.bytes = weightlift_core::ByteRange::new(0, stored.bytes.len())?;
+                    extent.bytes = ByteRange::new(0, stored.bytes.len())?;
                     extent.checksum = None;
                 }
                 None => {
                     let bits = if view.conj { "conjugate" } else { "negative" };
                     let why = format!("the values are the {bits} of those stored, which {dtype} has no bit for");
-                    return Ok(Entry::absent(path, *dtype, shape.clone(), why));
+                    return Ok(Entry::broken(path, *dtype, shape.clone(), why));
                 }
             }
         }
@@ -289,6 +290,29 @@ impl Walk<'_, '_> {
             }
         }
         Ok(entry)
+    }
+
+    /// A tensor whose values are in the pickle, cast where they are of another dtype than the tensor.
+    fn array(&mut self, path: KeyPath, node: NodeId, dtype: Option<DType>) -> Result<Entry> {
+        let graph = self.lister.graph;
+        let array = numpy::array(graph, node).ok_or_else(|| {
+            Error::malformed(format!("a tensor is made from {} instead of an array", graph.describe(node)))
+        })?;
+        let (from, mut values) = array.values(graph)?;
+        let (to, mut order) = (dtype.unwrap_or(from), array.order);
+        if to != from {
+            if order == ByteOrder::Big {
+                swap::byteswap(from.swap_unit(), &mut values);
+                order = ByteOrder::Little;
+            }
+            values = converted(from, to, &values)?;
+        }
+        let spaces = &mut *self.lister.spaces;
+        let len = values.len() as u64;
+        let source = spaces.add_decoded("an array in the pickle".into(), len, Decoder::Bytes(values), SourceId(0));
+        let bytes = ByteRange::new(0, len)?;
+        let extent = Extent::strided(source, bytes, to, &array.shape, array.layout())?.with_order(order);
+        Entry::new(path, to, array.shape.clone(), vec![extent])
     }
 
     /// The storage with the signs flipped that the tensor's bits ask for.
@@ -314,8 +338,17 @@ fn entry_prefix(path: &[Key]) -> usize {
     path[..container].iter().map(|key| key.to_string().len() + 1).sum()
 }
 
+/// Values in another dtype. Such tensors were of that dtype before they were made an array, so nothing is lost.
+fn converted(from: DType, to: DType, values: &[u8]) -> Result<Vec<u8>> {
+    let pair = CastPair::new(from, to).ok_or_else(|| Error::unsupported(format!("a {to} tensor kept as {from}")))?;
+    let elements = values.len() as u64 / from.element_bytes(Packing::Dense).unwrap_or(1);
+    let mut out = vec![0; to.bytes(elements, Packing::Dense).unwrap_or(0) as usize];
+    cast(pair, Overflow::Inf, values, &mut out);
+    Ok(out)
+}
+
 fn check_size(dtype: DType, shape: &Shape) -> Result<()> {
-    match dtype.bytes(shape.elements(), weightlift_core::Packing::Dense) {
+    match dtype.bytes(shape.elements(), Packing::Dense) {
         Some(_) => Ok(()),
         None => Err(Error::malformed(format!("{dtype} of shape {shape} has more than 2^63 bytes"))),
     }

@@ -35,8 +35,11 @@ pub(crate) enum Tensor {
         what: String,
         parts: Vec<Child>,
     },
-    /// A NumPy array.
-    Array(NodeId),
+    /// A NumPy array, and the dtype that the tensor has.
+    Array {
+        array: NodeId,
+        dtype: Option<DType>,
+    },
 }
 
 /// The call behind a tensor node, wrappers taken off.
@@ -104,7 +107,10 @@ pub(crate) fn read(graph: &Graph, node: NodeId) -> Result<Option<Tensor>> {
             without_data(graph, arg(1), arg(2), "a wrapper subclass: the file has no data for it")
         }
         Rebuild::FromNumpy => match arg(0) {
-            Some(array) => Ok(Tensor::Array(array)),
+            Some(array) => {
+                let dtype = arg(1).map(|dtype| given_dtype(graph, Some(dtype))).transpose()?;
+                Ok(Tensor::Array { array, dtype })
+            }
             None => Err(Error::malformed("a tensor from a NumPy array without the array")),
         },
         Rebuild::Sparse => sparse(graph, call.args),

@@ -1,4 +1,11 @@
 //! The pickle machine on sound, broken and hostile pickles.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests say what they expect"
+)]
 
 use weightlift_core::{Kind, Limits};
 use weightlift_torch::pickle::{Graph, Node, NodeId, parse};

@@ -1,4 +1,11 @@
 //! What is written, read back; the layout of nested paths; and what is refused.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests say what they expect"
+)]
 
 use std::path::Path;
 use weightlift_core::{

@@ -1,7 +1,6 @@
 //! What a pickle says, as data: an arena of nodes that name each other by position.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use weightlift_core::{Error, Result};
 
 /// The position of a node in its [`Graph`].
@@ -386,62 +385,3 @@ impl Graph {
 
 /// The vector of a container that nothing was put into.
 pub(super) const EMPTY: u32 = u32::MAX;
-
-impl Graph {
-    /// A value in a few words: `3`, `'adam'`, `argparse.Namespace`, `list of 4`.
-    pub fn describe(&self, id: NodeId) -> String {
-        match self.node(id) {
-            Node::None => "None".into(),
-            Node::Bool(true) => "True".into(),
-            Node::Bool(false) => "False".into(),
-            Node::Int(int) => int.to_string(),
-            Node::Long(span) => format!("an integer of {} bytes", self.span(span).len()),
-            Node::Float(float) => python_float(float),
-            Node::Text(span) | Node::OldString(span) => quoted(self.span(span)),
-            Node::Bytes(span) => format!("{} bytes", self.span(span).len()),
-            Node::ByteArray(span) => format!("bytearray of {}", self.span(span).len()),
-            Node::Tuple(items) => format!("tuple of {}", items.len),
-            Node::FrozenSet(items) => format!("frozenset of {}", items.len),
-            Node::List(at) => format!("list of {}", self.grown(at).len()),
-            Node::Dict(at) => format!("dict of {}", self.grown(at).len() / 2),
-            Node::Set(at) => format!("set of {}", self.grown(at).len()),
-            Node::Global(_) => self.dotted(id).unwrap_or_default(),
-            Node::Object(at) => self.describe_callable(self.objects[at as usize].callable),
-            Node::Persistent(_) => "a persistent object".into(),
-            Node::Extension(code) => format!("object of extension code {code}"),
-        }
-    }
-
-    /// The name of a class or function. Legacy files keep a class with its source text outside of the pickle, under
-    /// the id `('module', class, file, source)`. A call on the result of a call is only named as such.
-    fn describe_callable(&self, id: NodeId) -> String {
-        let class = match self.node(id) {
-            Node::Persistent(of) => self.items(of).and_then(|fields| fields.get(1)).copied().unwrap_or(id),
-            _ => id,
-        };
-        self.dotted(class).unwrap_or_else(|| "the result of a call on the result of a call".into())
-    }
-}
-
-fn python_float(float: f64) -> String {
-    if float.is_nan() { "nan".into() } else { format!("{float:?}") }
-}
-
-/// Text in quotes with control characters escaped; long text is cut.
-fn quoted(bytes: &[u8]) -> String {
-    const SHOWN: usize = 60;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);
-    let mut out = String::from("'");
-    for (at, char) in text.chars().enumerate() {
-        if at == SHOWN {
-            out.push('…');
-            break;
-        }
-        match char {
-            '\'' | '\\' => out.extend(['\\', char]),
-            char if char.is_control() => drop(write!(out, "{}", char.escape_default())),
-            char => out.push(char),
-        }
-    }
-    out + "'"
-}

@@ -3,6 +3,7 @@
 //! A pickle is a program for a small stack machine that builds objects by naming and calling functions. Here nothing
 //! is ever called: names stay names and calls are written down as nodes of a [`Graph`], to be looked at.
 
+mod describe;
 mod emit;
 mod graph;
 mod input;

@@ -102,8 +102,7 @@ impl Planner<'_> {
 
     /// The key of an output in the dict of an entry, if it can be one there.
     fn key_in_container(&self, found: &Found, output: usize) -> Option<String> {
-        let slot = found.slot.filter(|&slot| is_value(&self.tree.graph, slot))?;
-        let _ = slot;
+        found.slot.filter(|&slot| is_value(&self.tree.graph, slot))?;
         self.outputs[output].name.strip_prefix(&found.name[..found.prefix]).map(str::to_owned)
     }
 
@@ -164,7 +163,7 @@ impl Planner<'_> {
             renamed.map(|(slot, _)| slot.holder).chain(self.edits.added.keys().copied()).collect();
         for holder in holders {
             let mut keys = HashSet::new();
-            let mut seen = |key: Key| match keys.insert(key.to_string()) {
+            let mut seen = |key: Key| match keys.insert(key.clone()) {
                 true => Ok(()),
                 false => Err(Error::request("a dict of the file would have this key twice").in_tensor(key.to_string())),
             };
@@ -172,11 +171,8 @@ impl Planner<'_> {
                 match self.edits.slots.get(&child.slot) {
                     Some(Change::Remove) => {}
                     Some(Change::Rename(key, _)) => seen(Key::Text(key.clone()))?,
-                    _ if child.slot.holder == holder => match child.key {
-                        // Numbers may look like text without being equal to it.
-                        Key::Text(text) => seen(Key::Text(text))?,
-                        _ => {}
-                    },
+                    // Numbers may look like text without being equal to it.
+                    _ if child.slot.holder == holder && matches!(child.key, Key::Text(_)) => seen(child.key)?,
                     _ => {}
                 }
             }

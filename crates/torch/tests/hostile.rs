@@ -1,0 +1,200 @@
+//! Checkpoints made to do harm: each gives one clear error or what is readable, in bounded time and memory.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests say what they expect"
+)]
+
+mod craft;
+
+use craft::{call, checkpoint, dict, global, int, ints, pickle, storage, tensor, text, tuple};
+use std::path::PathBuf;
+use weightlift_core::{Checkpoint, Format, Kind, OpenOptions, Result};
+use weightlift_torch::Torch;
+
+struct Crafted {
+    dir: tempfile::TempDir,
+}
+
+impl Crafted {
+    fn new() -> Crafted {
+        Crafted { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("crafted.pt")
+    }
+
+    /// Opens a checkpoint of this value over a storage of 24 bytes.
+    fn open(&self, value: Vec<u8>) -> Result<Box<dyn Checkpoint>> {
+        checkpoint(&self.path(), &pickle(value), &[7; 24]);
+        Torch.open(weightlift_io::real(), &self.path(), &OpenOptions::default())
+    }
+
+    fn error(&self, value: Vec<u8>) -> String {
+        let error = self.open(value).err().expect("an error");
+        assert!(matches!(error.kind(), Kind::Malformed | Kind::Limit), "{error}");
+        assert!(error.place().file.is_some());
+        error.to_string()
+    }
+
+    fn names(&self, value: Vec<u8>) -> Vec<String> {
+        self.open(value).unwrap().catalog().entries.iter().map(|entry| entry.name.clone()).collect()
+    }
+}
+
+#[test]
+fn views_never_leave_their_storage() {
+    let crafted = Crafted::new();
+    let view = |numel, offset, size: &[i64], stride: &[i64]| {
+        crafted.error(dict(&[("good", tensor(6, 0, &[2, 3], &[3, 1])), ("w", tensor(numel, offset, size, stride))]))
+    };
+    let max = i64::MAX;
+    for (offset, size, stride) in [
+        (1, vec![2, 3], vec![3, 1]),
+        (0, vec![2, 3], vec![4, 1]),
+        (0, vec![7], vec![1]),
+        (6, vec![1], vec![1]),
+        (0, vec![2, 2], vec![max, max]),
+        (max, vec![2], vec![max]),
+        (max, vec![], vec![]),
+        (0, vec![max, max], vec![0, 0]),
+        (0, vec![1 << 31, 1 << 31, 4], vec![0, 0, 0]),
+    ] {
+        let error = view(6, offset, &size, &stride);
+        assert!(error.contains("tensor \"w\""), "{error}");
+    }
+    assert!(view(6, -1, &[1], &[1]).contains("negative"));
+    assert!(view(6, 0, &[-1], &[1]).contains("negative"));
+    assert!(view(6, 0, &[1], &[-1]).contains("negative"));
+    assert!(view(6, 0, &[1], &[1, 1]).contains("2 strides for a tensor of rank 1"));
+    assert!(view(5, 0, &[1], &[1]).contains("storage \"0\" has 24 bytes"), "{}", view(5, 0, &[1], &[1]));
+    assert!(view(max, 0, &[1], &[1]).contains("too long"), "{}", view(max, 0, &[1], &[1]));
+}
+
+#[test]
+fn quantized_tensors_are_checked_alike() {
+    let crafted = Crafted::new();
+    let quantizer = tuple(&[global("torch", "per_tensor_affine"), b"G?\xf0\0\0\0\0\0\0".to_vec(), int(0)]);
+    let tensor = |offset, size: &[i64], stride: &[i64]| {
+        let hooks = call(global("collections", "OrderedDict"), &[]);
+        let view = [storage("QInt8Storage", 24), int(offset), ints(size), ints(stride)];
+        let args = [view.as_slice(), &[quantizer.clone(), b"\x89".to_vec(), hooks]].concat();
+        dict(&[("q", call(global("torch._utils", "_rebuild_qtensor"), &args))])
+    };
+    let checkpoint = crafted.open(tensor(0, &[4, 6], &[6, 1])).unwrap();
+    assert_eq!(checkpoint.catalog().entries[0].remarks, ["scale=1.0 zero_point=0"]);
+    for (offset, stride) in [(1, [6, 1]), (0, [7, 1]), (0, [i64::MAX, 1])] {
+        assert!(crafted.error(tensor(offset, &[4, 6], &stride)).contains("\"q\""));
+    }
+}
+
+#[test]
+fn arguments_of_the_wrong_kind_are_errors() {
+    let crafted = Crafted::new();
+    let rebuild =
+        |args: &[Vec<u8>]| crafted.error(dict(&[("w", call(global("torch._utils", "_rebuild_tensor_v2"), args))]));
+    assert!(rebuild(&[]).contains("0 arguments"));
+    assert!(rebuild(&[int(1), int(0), ints(&[]), ints(&[])]).contains("storage is 1"));
+    let ok = storage("FloatStorage", 6);
+    assert!(rebuild(&[ok.clone(), text("x"), ints(&[]), ints(&[])]).contains("offset"));
+    assert!(rebuild(&[ok.clone(), int(0), int(3), ints(&[])]).contains("instead of a tuple"));
+    assert!(rebuild(&[ok, int(0), tuple(&[text("a")]), ints(&[1])]).contains("instead of a number"));
+    let short = [tuple(&[text("storage")]), b"Q".to_vec()].concat();
+    assert!(rebuild(&[short, int(0), ints(&[]), ints(&[])]).contains("instead of five fields"));
+    let parameter = call(global("torch._utils", "_rebuild_parameter"), &[int(3)]);
+    assert!(crafted.error(dict(&[("p", parameter)])).contains("instead of a tensor"));
+}
+
+#[test]
+fn what_is_not_known_is_left_out_by_name() {
+    let crafted = Crafted::new();
+    let hooks = call(global("collections", "OrderedDict"), &[]);
+    let args = [storage("StrangeStorage", 6), int(0), ints(&[6]), ints(&[1]), b"\x89".to_vec(), hooks];
+    let strange = call(global("torch._utils", "_rebuild_tensor_v2"), &args);
+    let checkpoint = crafted.open(dict(&[("s", strange), ("w", tensor(6, 0, &[6], &[1]))])).unwrap();
+    assert_eq!(checkpoint.catalog().entries.len(), 1);
+    assert_eq!(checkpoint.catalog().beside, ["s: storage class torch.StrangeStorage"]);
+}
+
+/// A list that holds the list before it twice, `levels` times, over `innermost`.
+fn laughs(levels: usize, innermost: Vec<u8>) -> Vec<u8> {
+    let double = b"q\x01](h\x01h\x01e".to_vec();
+    [innermost, double.repeat(levels)].concat()
+}
+
+#[test]
+fn shared_references_are_bounded() {
+    let crafted = Crafted::new();
+    assert!(crafted.names(laughs(10_000, b"]".to_vec())).is_empty(), "without tensors there is nothing to list");
+    assert_eq!(crafted.names(laughs(3, tensor(6, 0, &[6], &[1]))).len(), 8);
+    let error = crafted.error(laughs(500, tensor(6, 0, &[6], &[1])));
+    assert!(error.contains("shared again and again"), "{error}");
+    // Each of many dicts holds all others: paths without end, tensors or not.
+    let dicts = (0..20u8).flat_map(|at| [b'}', b'q', at]).collect::<Vec<u8>>();
+    let fill = (0..20u8).map(|at| {
+        let pairs = (0..20u8).flat_map(|other| [b'K', other, b'h', other]).collect::<Vec<u8>>();
+        [vec![b'h', at, b'('], pairs, vec![b'u', b'0']].concat()
+    });
+    let graph = [dicts, vec![b'0'; 19], fill.collect::<Vec<_>>().concat(), b"h\x05".to_vec()].concat();
+    assert!(crafted.names(graph.clone()).is_empty());
+    let with_tensor = [graph, text("w"), tensor(6, 0, &[6], &[1]), b"s".to_vec()].concat();
+    assert!(crafted.error(with_tensor).contains("shared again and again"));
+}
+
+#[test]
+fn deep_tensors_hit_a_limit_and_deep_lists_do_not_matter() {
+    let crafted = Crafted::new();
+    let nest = |depth: usize, inner: Vec<u8>| [vec![b'('; depth], inner, vec![b'l'; depth]].concat();
+    assert!(crafted.names(nest(100_000, b"N".to_vec())).is_empty());
+    assert_eq!(crafted.names(nest(900, tensor(6, 0, &[6], &[1]))).len(), 1);
+    assert!(crafted.error(nest(100_000, tensor(6, 0, &[6], &[1]))).contains("deeper than 1024"));
+}
+
+#[test]
+fn every_cut_and_flip_of_a_file_is_survived() {
+    let crafted = Crafted::new();
+    let value = dict(&[("a", tensor(6, 0, &[2, 3], &[3, 1])), ("b", tensor(6, 2, &[2], &[2])), ("n", int(5))]);
+    crafted.open(value).unwrap();
+    let whole = std::fs::read(crafted.path()).unwrap();
+    let open = |bytes: &[u8]| {
+        std::fs::write(crafted.path(), bytes).unwrap();
+        Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
+    };
+    for len in 0..whole.len() {
+        let error = open(&whole[..len]).err().unwrap_or_else(|| panic!("opened when cut to {len}"));
+        assert_eq!(error.kind(), Kind::Malformed);
+    }
+    let mut opened = 0;
+    for bit in (0..whole.len() * 8).step_by(3) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        // The pickle has a checksum: what opens lists the same tensors.
+        if let Ok(checkpoint) = open(&flipped) {
+            assert_eq!(checkpoint.catalog().entries.len(), 2, "bit {bit}");
+            opened += 1;
+        }
+    }
+    assert!(opened > 0 && opened < whole.len() * 8 / 6, "{opened}");
+}
+
+#[test]
+fn hostile_pickles_of_a_legacy_stream_end_early() {
+    let crafted = Crafted::new();
+    let legacy = weightlift_testkit::fixture("torch/flat_legacy.pt");
+    let whole = std::fs::read(&legacy.path).unwrap();
+    let open = |bytes: &[u8]| {
+        std::fs::write(crafted.path(), bytes).unwrap();
+        Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
+    };
+    for len in 0..whole.len() {
+        assert!(open(&whole[..len]).is_err(), "opened when cut to {len}");
+    }
+    for bit in (0..whole.len() * 8).step_by(5) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let _ = open(&flipped);
+    }
+}
