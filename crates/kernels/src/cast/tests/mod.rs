@@ -165,6 +165,18 @@ fn every_room_equals_the_definition() {
     }
 }
 
+/// Not from f64, which `half` rounds twice or cuts off, and not NaNs, whose bits are by our own rule.
+#[test]
+fn halves_of_f32_are_those_of_half() {
+    let all = codes(DType::F32, 100_000);
+    let finite: Vec<u64> = all.into_iter().filter(|&code| f32::from_bits(code as u32).is_finite()).collect();
+    let values = || finite.iter().map(|&code| f32::from_bits(code as u32));
+    let f16: Vec<u64> = values().map(|value| half::f16::from_f32(value).to_bits().into()).collect();
+    let bf16: Vec<u64> = values().map(|value| half::bf16::from_f32(value).to_bits().into()).collect();
+    let cast = |to| cast_codes(Room::best(), CastPair::new(DType::F32, to).unwrap(), Overflow::Inf, &finite).0;
+    assert!(cast(DType::F16) == f16 && cast(DType::Bf16) == bf16);
+}
+
 #[test]
 fn any_length_and_alignment_and_nothing_beside() {
     for pair in real_pairs() {
