@@ -1,5 +1,6 @@
 //! The casts for x86-64 with AVX2 and F16C: eight numbers at a time, as f32 bits, by the same route as the portable
-//! room. The processor's own conversions round to the nearest, keep subnormals and quieten NaNs by our rule.
+//! room. The processor's own conversions quieten NaNs by our rule; they round to the nearest and keep subnormals in the
+//! floating-point mode that Rust programs run in.
 #![allow(unsafe_code)]
 
 mod floats;
