@@ -125,6 +125,33 @@ def case(rng, name, values, shapes):
     emit(name, array, unit, precision)
 
 
+def bounds(name, dtype):
+    """Where the form changes: 0.0001, the largest number without a power of ten, a ratio of 1000, and decimals that lie
+    just between two numbers."""
+    large = {"f16": 1e3, "f32": 1e6}.get(name, 1e8)
+    for value in (1e-4, large, 1e16 if name in ("f64", "f80") else large):
+        at = dtype(value)
+        for near in (np.nextafter(at, dtype(0)), at, np.nextafter(at, dtype(np.inf))):
+            emit(name, *[np.array([near], dtype)] * 2, 8)
+            emit(name, *[np.array(near, dtype)] * 2, 8)
+    for least in (1.0, 0.7, 0.011):
+        least = dtype(least)
+        for most in (np.nextafter(least * dtype(1000), dtype(0)), least * dtype(1000)):
+            for last in (most, np.nextafter(most, dtype(np.inf))):
+                emit(name, *[np.array([least, last], dtype)] * 2, 3)
+    bits = np.finfo(dtype).nmant
+    for shift in range(2, 12):
+        gap, first = 2**shift, 2 ** (bits + shift)
+        if first >= np.finfo(dtype).max:
+            break
+        for odd in (0, 1):
+            middles = range(first + odd * gap + gap // 2, first + 9000 * gap, 2 * gap)
+            middle = next((middle for middle in middles if middle % 10 ** len(str(gap)) == 0), None)
+            if middle is not None:
+                emit(name, *[np.array(dtype(middle - gap // 2))] * 2, 8)
+                emit(name, *[np.array(dtype(middle + gap // 2))] * 2, 8)
+
+
 def main():
     each = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     rng = np.random.default_rng(int(sys.argv[2]) if len(sys.argv) > 2 else 2026)
@@ -138,6 +165,7 @@ def main():
             case(rng, name, lambda n: bits(rng, dtype, word, n), some)
             case(rng, name, lambda n: bits(rng, dtype, word, n), [()])
             case(rng, name, lambda n: spread(rng, dtype, n), [()])
+        bounds(name, dtype)
     for name, (dtype, half) in COMPLEX.items():
         parts = FLOATS[half]
         for kind in KINDS:
