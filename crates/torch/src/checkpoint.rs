@@ -8,10 +8,15 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
-use weightlift_core::{ByteOrder, Catalog, Checkpoint, Extras, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, Catalog, Checkpoint, Entry, Extras, Limits, Result, SourceId};
 
-/// What a pickle gave: the objects, and the tensors listed from them.
+/// What one file or part of a file gave: the objects, and the tensors listed from them.
 pub(crate) struct Objects {
+    /// What it is, for people.
+    pub(crate) description: &'static str,
+    pub(crate) warnings: Vec<String>,
+    /// Whether the objects can be written back: those of TorchScript are bound to its code.
+    pub(crate) returns: bool,
     pub(crate) graph: Graph,
     pub(crate) root: NodeId,
     pub(crate) listing: Listing,
@@ -56,20 +61,48 @@ pub(crate) struct TorchCheckpoint {
     catalog: Catalog,
     spaces: Arc<Spaces>,
     limits: Limits,
+    /// Files that hold no tensors: indexes.
+    others: Vec<PathBuf>,
 }
 
 impl TorchCheckpoint {
-    /// A checkpoint that is written back with its objects.
-    pub(crate) fn new(mut catalog: Catalog, spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
-        let Objects { graph, root, listing, storages, order } = objects;
-        let spaces = Arc::new(spaces);
-        let (found, limits) = (listing.found, limits.clone());
-        let tree = Tree { graph, root, found, storages, order, spaces: spaces.clone(), limits: limits.clone() };
-        catalog.extras = Some(Extras::new(tree));
-        catalog.entries = listing.entries;
-        catalog.beside = listing.beside;
-        catalog.sources = spaces.sources();
-        TorchCheckpoint { catalog, spaces, limits }
+    /// A checkpoint of one file, written back with its objects where that is possible.
+    pub(crate) fn new(spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
+        let Objects { graph, root, listing, storages, order, description, warnings, returns } = objects;
+        let Listing { entries, found, beside, .. } = listing;
+        let mut checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
+        checkpoint.catalog.warnings = warnings;
+        if returns {
+            let (spaces, limits) = (checkpoint.spaces.clone(), checkpoint.limits.clone());
+            let tree = Tree { graph, root, found, storages, order, spaces, limits };
+            checkpoint.catalog.extras = Some(Extras::new(tree));
+        }
+        checkpoint
+    }
+
+    /// A checkpoint of entries alone.
+    pub(crate) fn flat(
+        description: impl Into<String>,
+        spaces: Spaces,
+        limits: &Limits,
+        entries: Vec<Entry>,
+        beside: Vec<String>,
+    ) -> TorchCheckpoint {
+        let mut catalog = Catalog::new(crate::ID, description);
+        (catalog.entries, catalog.beside, catalog.sources) = (entries, beside, spaces.sources());
+        TorchCheckpoint { catalog, spaces: Arc::new(spaces), limits: limits.clone(), others: Vec::new() }
+    }
+
+    /// The same with a file that holds no tensors.
+    pub(crate) fn with_file(mut self, path: PathBuf) -> TorchCheckpoint {
+        self.others.push(path);
+        self
+    }
+
+    /// The same with warnings.
+    pub(crate) fn warning(mut self, warnings: Vec<String>) -> TorchCheckpoint {
+        self.catalog.warnings.extend(warnings);
+        self
     }
 }
 
@@ -79,7 +112,8 @@ impl Checkpoint for TorchCheckpoint {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.spaces.files().iter().map(|file| file.path().to_path_buf()).collect()
+        let files = self.spaces.files().iter().map(|file| file.path().to_path_buf());
+        files.chain(self.others.iter().cloned()).collect()
     }
 
     fn decode(&self, source: SourceId) -> Result<Box<dyn Read + Send + '_>> {

@@ -5,13 +5,13 @@
 //! per key: length i64le (elements), bytes           no alignment, no checksum
 //! ```
 
-use crate::checkpoint::{Objects, TorchCheckpoint};
+use crate::checkpoint::Objects;
 use crate::list::Lister;
 use crate::pickle::{Graph, Input, Machine, Node, NodeId};
 use crate::source::Spaces;
 use crate::storage::{Records, StorageId, Stored};
 use std::collections::HashMap;
-use weightlift_core::{ByteOrder, ByteRange, Catalog, Error, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Error, Limits, Result, SourceId};
 use weightlift_io::FileSource;
 
 /// The number that opens the stream, low byte first.
@@ -86,15 +86,15 @@ pub(crate) fn record_at(source: &FileSource, at: u64, storage: &StorageId) -> Re
     })
 }
 
-/// Opens a legacy stream.
-pub(crate) fn open(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
-    let path = source.path().to_path_buf();
-    open_unnamed(source, limits).map_err(|error| error.in_file(path))
+/// Reads a legacy stream that takes a whole file.
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+    let source = spaces.file(file)?.clone();
+    load_unnamed(&source, spaces, file, limits).map_err(|error| error.in_file(source.path()))
 }
 
-fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
+fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
     let range = ByteRange::new(0, source.len())?;
-    let input = FileInput { source: &source, range };
+    let input = FileInput { source, range };
     let mut machine = Machine::new(Vec::new(), input, limits, Some(0));
     check_opening(&mut machine)?;
     machine.load()?;
@@ -109,17 +109,15 @@ fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> 
         let storage = named.get(&key).ok_or_else(|| {
             Error::malformed(format!("storage {key:?} follows, but no tensor says what its elements are"))
         })?;
-        let bytes = record_at(&source, at, storage)?;
+        let bytes = record_at(source, at, storage)?;
         at = bytes.end();
         places.insert(key, bytes);
     }
-    let mut spaces = Spaces::default();
-    let mut records = StreamRecords { file: spaces.add_file(source), places };
+    let records = &mut StreamRecords { file, places };
     let order = ByteOrder::Little;
-    let (listing, storages) =
-        Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits }.list(root)?;
-    let catalog = Catalog::new(crate::ID, "PyTorch checkpoint (legacy stream)");
-    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root, listing, storages, order }))
+    let (listing, storages) = Lister { graph: &graph, records, spaces, order, limits }.list(root)?;
+    let description = "PyTorch checkpoint (legacy stream)";
+    Ok(Objects { description, warnings: Vec::new(), returns: true, graph, root, listing, storages, order })
 }
 
 fn check_opening(machine: &mut Machine<FileInput<'_>>) -> Result<()> {

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod dcp;
 mod legacy;
 mod list;
 mod numpy;
 pub mod pickle;
 mod recognise;
+mod set;
 mod sign;
 mod source;
 mod storage;
@@ -18,12 +20,14 @@ mod zip;
 
 pub use checkpoint::Tree;
 
+use checkpoint::TorchCheckpoint;
 use recognise::Container;
-use std::path::Path;
+use source::Spaces;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
-    Capabilities, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Manifest, OpenOptions, Packing,
-    Recognised, Result, WriteOptions,
+    Capabilities, Checkpoint, CheckpointWriter, DType, Files, Format, Manifest, OpenOptions, Packing, Recognised,
+    Result, WriteOptions,
 };
 use weightlift_io::FileSource;
 
@@ -48,30 +52,33 @@ impl Format for Torch {
     }
 
     fn recognise(&self, files: &dyn Files, path: &Path, head: Option<&[u8]>) -> Result<Option<Recognised>> {
-        let Some(head) = head else { return Ok(None) };
-        let ours = match recognise::container(head) {
-            Some(Container::Zip) => recognise::is_torch_zip(files, path, head)?,
-            Some(Container::Legacy | Container::Pickle) => true,
-            None => false,
+        let found = |path: PathBuf, by_content| Ok(Some(Recognised { path, by_content }));
+        let Some(head) = head else {
+            return match dcp::in_folder(files, path).or_else(|| set::in_folder(files, path)) {
+                Some(inner) => found(inner, false),
+                None => Ok(None),
+            };
         };
-        Ok(ours.then(|| Recognised { path: path.to_path_buf(), by_content: true }))
+        match recognise::container(head) {
+            Some(Container::Zip) if !recognise::is_torch_zip(files, path, head)? => Ok(None),
+            Some(_) => found(path.to_path_buf(), true),
+            None if set::is_index(path) => found(path.to_path_buf(), false),
+            None => Ok(None),
+        }
     }
 
     fn open(&self, files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Box<dyn Checkpoint>> {
-        let source = FileSource::open(files.as_ref(), path)?;
-        let head = source.head(4096)?;
-        match recognise::container(&head) {
-            Some(Container::Zip) => Ok(Box::new(zip::open(source, &options.limits)?)),
-            Some(Container::Legacy) => Ok(Box::new(legacy::open(source, &options.limits)?)),
-            Some(Container::Pickle) => {
-                Err(Error::unsupported("a plain pickle, which torch.save did not write").in_file(path))
-            }
-            None => {
-                let what = weightlift_core::sniff::describe(&head, source.len());
-                let what = what.unwrap_or_else(|| "no PyTorch checkpoint".into());
-                Err(Error::malformed(what).in_file(path))
-            }
+        let limits = &options.limits;
+        if set::is_index(path) {
+            return Ok(Box::new(set::open(files.as_ref(), path, limits)?));
         }
+        if dcp::is_metadata(path) {
+            return Ok(Box::new(dcp::open(files.as_ref(), path, limits)?));
+        }
+        let mut spaces = Spaces::default();
+        let file = spaces.add_file(FileSource::open(files.as_ref(), path)?);
+        let objects = recognise::load(&mut spaces, file, limits)?;
+        Ok(Box::new(TorchCheckpoint::new(spaces, limits, objects)))
     }
 
     fn capabilities(&self) -> Option<Capabilities> {

@@ -1,9 +1,11 @@
 //! Which files are PyTorch's.
 
-use crate::zip;
+use crate::checkpoint::Objects;
+use crate::source::Spaces;
+use crate::{legacy, zip};
 use std::path::Path;
 use weightlift_archive::Archive;
-use weightlift_core::{Files, Kind, Limits, Result};
+use weightlift_core::{ByteRange, Error, Files, Kind, Limits, Result, SourceId, sniff};
 use weightlift_io::FileSource;
 
 /// What a file is, by its first bytes.
@@ -52,5 +54,25 @@ pub(crate) fn is_torch_zip(files: &dyn Files, path: &Path, head: &[u8]) -> Resul
         Ok(archive) => Ok(zip::root(&archive).is_some()),
         Err(error) if error.kind() == Kind::Io => Err(error),
         Err(_) => Ok(!first.ends_with(b".npy")),
+    }
+}
+
+/// Reads one file of whatever kind.
+///
+/// # Errors
+/// Says what the file is where it is none of them.
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+    let source = spaces.file(file)?;
+    let (head, len, path) = (source.head(4096)?, source.len(), source.path().to_path_buf());
+    match container(&head) {
+        Some(Container::Zip) => zip::load(spaces, file, ByteRange::new(0, len)?, limits),
+        Some(Container::Legacy) => legacy::load(spaces, file, limits),
+        Some(Container::Pickle) => {
+            Err(Error::unsupported("a plain pickle, which torch.save did not write").in_file(path))
+        }
+        None => {
+            let what = sniff::describe(&head, len).unwrap_or_else(|| "no PyTorch checkpoint".into());
+            Err(Error::malformed(what).in_file(path))
+        }
     }
 }

@@ -71,6 +71,14 @@ impl Spaces {
         }
     }
 
+    /// The file of a source that is one.
+    pub(crate) fn file(&self, id: SourceId) -> Result<&FileSource> {
+        match self.spaces.get(id.0 as usize) {
+            Some((_, Way::File(number))) => self.numbered(*number),
+            _ => Err(Error::request(format!("source {} is no file", id.0))),
+        }
+    }
+
     /// The sources, for a catalog.
     pub(crate) fn sources(&self) -> Vec<Source> {
         self.spaces.iter().map(|(source, _)| source.clone()).collect()
@@ -92,7 +100,7 @@ impl Spaces {
     /// A range of any source, from its start.
     pub(crate) fn reader(&self, id: SourceId, range: ByteRange, limits: &Limits) -> Result<Box<dyn Read + Send + '_>> {
         if let Some((_, Way::File(file))) = self.spaces.get(id.0 as usize) {
-            return Ok(Box::new(self.file(*file)?.reader(range)));
+            return Ok(Box::new(self.numbered(*file)?.reader(range)));
         }
         let mut reader = self.decode(id, limits)?;
         let skipped = std::io::copy(&mut reader.by_ref().take(range.start()), &mut std::io::sink());
@@ -102,11 +110,11 @@ impl Spaces {
 
     fn run<'a>(&'a self, decoder: &'a Decoder, file: usize, limits: &Limits) -> Result<Box<dyn Read + Send + 'a>> {
         match decoder {
-            Decoder::Member(member) => open_member(self.file(file)?, member, limits),
+            Decoder::Member(member) => open_member(self.numbered(file)?, member, limits),
             Decoder::Bytes(bytes) => Ok(Box::new(Cursor::new(bytes))),
             Decoder::Flipped(origin, flip) => {
                 let inner: Box<dyn Read + Send + 'a> = match origin.as_ref() {
-                    Origin::File(file, range) => Box::new(self.file(*file)?.reader(*range)),
+                    Origin::File(file, range) => Box::new(self.numbered(*file)?.reader(*range)),
                     Origin::Decoder(decoder) => self.run(decoder, file, limits)?,
                 };
                 Ok(Box::new(flip.reader(inner)))
@@ -114,7 +122,7 @@ impl Spaces {
         }
     }
 
-    fn file(&self, number: usize) -> Result<&FileSource> {
+    fn numbered(&self, number: usize) -> Result<&FileSource> {
         self.files.get(number).ok_or_else(|| Error::request(format!("no file of number {number}")))
     }
 }

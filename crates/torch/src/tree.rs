@@ -162,14 +162,14 @@ pub(crate) fn mapping(graph: &Graph, node: NodeId) -> Option<Vec<Child>> {
 }
 
 /// The attributes of an object whose state is a dict.
-fn attributes(graph: &Graph, node: NodeId) -> Option<&[NodeId]> {
+pub(crate) fn attributes(graph: &Graph, node: NodeId) -> Option<&[NodeId]> {
     match graph.object(node)?.edits.as_slice() {
         [Edit::State(state)] => graph.pairs(*state),
         _ => None,
     }
 }
 
-fn attribute(graph: &Graph, attributes: &[NodeId], name: &str) -> Option<NodeId> {
+pub(crate) fn attribute(graph: &Graph, attributes: &[NodeId], name: &str) -> Option<NodeId> {
     let found = attributes.chunks_exact(2).rfind(|pair| graph.raw(pair[0]) == Some(name.as_bytes()));
     found.map(|pair| pair[1])
 }

