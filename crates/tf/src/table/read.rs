@@ -102,3 +102,107 @@ pub fn check_metaindex(file: &[u8]) -> Result<()> {
     while step(&mut entries, handle.offset)?.is_some() {}
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::TableWriter;
+    use super::super::block::BlockBuilder;
+    use super::*;
+
+    /// A table of one data block given as stored, with its type.
+    fn table(block: &[u8], kind: u8, index_value: Option<&[u8]>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |contents: &[u8], kind: u8| {
+            let handle = Handle { offset: out.len() as u64, size: contents.len() as u64 };
+            out.extend_from_slice(contents);
+            out.push(kind);
+            let crc = mask_crc32c(crc32c(&out[handle.offset as usize..]));
+            out.extend(crc.to_le_bytes());
+            handle
+        };
+        let data = put(block, kind);
+        let mut value = Vec::new();
+        data.put(&mut value);
+        let mut index = BlockBuilder::new(1);
+        index.add(b"z", index_value.unwrap_or(&value));
+        let index = put(&index.finish(), 0);
+        out.extend(Footer { metaindex: Handle::default(), index }.to_bytes());
+        out
+    }
+
+    fn block() -> Vec<u8> {
+        let mut builder = BlockBuilder::new(16);
+        (0..50).for_each(|n| builder.add(format!("layer/{n:02}").as_bytes(), b"value"));
+        builder.finish()
+    }
+
+    fn count(file: &[u8]) -> Result<usize> {
+        let mut count = 0;
+        read(file, &Limits::default(), |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    #[test]
+    fn blocks_are_stored_or_compressed() {
+        let block = block();
+        assert_eq!(count(&table(&block, 0, None)).unwrap(), 50);
+        let small = snap::raw::Encoder::new().compress_vec(&block).unwrap();
+        assert!(small.len() < block.len());
+        assert_eq!(count(&table(&small, 1, None)).unwrap(), 50);
+        assert_eq!(count(&table(&block, 2, None)).unwrap_err().kind(), weightlift_core::Kind::Unsupported);
+        assert!(count(&table(&block, 1, None)).is_err(), "stored, but called compressed");
+    }
+
+    #[test]
+    fn what_a_block_claims_to_decompress_to_is_not_believed() {
+        let mut bomb = Vec::new();
+        crate::varint::put(&mut bomb, u64::from(u32::MAX));
+        bomb.extend([0; 20]);
+        assert!(count(&table(&bomb, 1, None)).unwrap_err().message().contains("claims"));
+        for len in 0..12 {
+            assert!(count(&table(&bomb[..len.min(bomb.len())], 1, None)).is_err());
+        }
+    }
+
+    #[test]
+    fn absurd_handles_are_refused() {
+        let block = block();
+        let handle = |offset, size| {
+            let mut value = Vec::new();
+            Handle { offset, size }.put(&mut value);
+            count(&table(&block, 0, Some(&value)))
+        };
+        assert_eq!(handle(0, block.len() as u64).unwrap(), 50);
+        for (offset, size) in
+            [(0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX), (1 << 62, 1 << 62), (0, 1 << 40), (3, 0)]
+        {
+            assert!(handle(offset, size).is_err(), "{offset} {size}");
+        }
+        assert!(count(&table(&block, 0, Some(&[]))).is_err());
+        assert!(count(&table(&block, 0, Some(&[0xff; 12]))).is_err());
+        let mut beyond = TableWriter::new();
+        beyond.add(b"a", b"");
+        let mut file = beyond.finish();
+        let end = file.len() - Footer::LEN;
+        let index = Handle { offset: end as u64 - 4, size: 0 };
+        file.truncate(end);
+        file.extend(Footer { metaindex: Handle::default(), index }.to_bytes());
+        assert!(count(&file).is_err(), "the index runs into the footer");
+    }
+
+    #[test]
+    fn the_metaindex_may_be_missing_but_not_broken() {
+        let mut writer = TableWriter::new();
+        writer.add(b"a", b"");
+        let mut file = writer.finish();
+        assert!(check_metaindex(&file).is_ok());
+        let at = Footer::parse(&file).unwrap().metaindex.offset as usize;
+        file[at] ^= 1;
+        assert!(check_metaindex(&file).is_err());
+        assert_eq!(count(&file).unwrap(), 1);
+        assert!(check_metaindex(&table(&block(), 0, None)).is_ok());
+    }
+}

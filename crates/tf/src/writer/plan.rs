@@ -84,6 +84,9 @@ impl Plan {
             }
             parts => {
                 let regions: Vec<Region> = parts.iter().map(|part| part.region.clone()).collect();
+                if shape.elements() > 0 && regions.iter().any(|region| region.size.elements() == 0) {
+                    return Err(Error::request("a part is empty, which TensorFlow refuses"));
+                }
                 if !regions.iter().all(|region| region.lies_within(shape)) {
                     return Err(Error::request(format!("a part lies outside the shape {shape}")));
                 }

@@ -1,12 +1,17 @@
 //! Damaged and hostile files: an error or the truth, never a panic.
 
-use crate::support::{copy_into, ids, listing, message, open, read};
+use crate::support::{copy_into, ids, listing, message, open, read, replace, write};
+use prost::Message;
 use std::fs;
-use std::path::Path;
-use weightlift_core::{Format, Kind, Limits, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weightlift_core::{DType, Files, Format, Kind, Limits, Manifest, OpenOptions, Shape, WriteOptions};
 use weightlift_io::{read_entry, real};
-use weightlift_testkit::fixture;
-use weightlift_tf::{Index, TensorFlow};
+use weightlift_testkit::{FaultyFiles, fixture};
+use weightlift_tf::proto::{BundleEntry, BundleHeader, Dim, Extent, TensorShape, TensorSlice};
+use weightlift_tf::table::TableWriter;
+use weightlift_tf::{Index, TensorFlow, slice_key};
 
 const SMALL: &str = "tf/foo_dense/model.ckpt";
 
@@ -184,4 +189,142 @@ fn damaged_tensors_leave_the_others_readable() {
     said("tf/bad_size_mismatch/model.ckpt", "sz", "has 32 bytes, but 24 are stored");
     assert!(message(&fixture("tf/bad_dtype/model.ckpt").path).contains("data type 99"));
     assert!(message(&fixture("tf/bad_negative_dim/model.ckpt").path).contains("a dimension of the shape is -1"));
+}
+
+/// The index of a tensor in two slices whose entries a test can spoil.
+fn sliced(spoil: impl FnOnce(&mut BundleEntry, &mut BundleEntry)) -> (tempfile::TempDir, PathBuf) {
+    let slice = |start, length| TensorSlice {
+        extent: vec![Extent { start, length: Some(length) }, Extent { start: 0, length: None }],
+    };
+    let entry = |rows: i64, offset: i64| BundleEntry {
+        dtype: 4,
+        shape: Some(TensorShape { dim: vec![Dim { size: rows }, Dim { size: 4 }], unknown_rank: false }),
+        offset,
+        size: rows * 4,
+        ..BundleEntry::default()
+    };
+    let (mut whole, mut part) = (entry(10, 0), entry(4, 0));
+    (whole.size, whole.slices) = (0, vec![slice(0, 4), slice(4, 6)]);
+    spoil(&mut whole, &mut part);
+    let mut rows = vec![(Vec::new(), BundleHeader { num_shards: 1, ..BundleHeader::default() }.encode_to_vec())];
+    rows.push((slice_key(b"w", &slice(0, 4)), part.encode_to_vec()));
+    rows.push((slice_key(b"w", &slice(4, 6)), entry(6, 16).encode_to_vec()));
+    rows.push((b"other".to_vec(), entry(1, 0).encode_to_vec()));
+    rows.push((b"w".to_vec(), whole.encode_to_vec()));
+    rows.sort();
+    let mut table = TableWriter::new();
+    rows.iter().for_each(|(key, value)| table.add(key, value));
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = dir.path().join("m");
+    fs::write(file(&prefix, ".index"), table.finish()).unwrap();
+    fs::write(file(&prefix, ".data-00000-of-00001"), [0; 40]).unwrap();
+    (dir, prefix)
+}
+
+#[test]
+fn slices_that_do_not_fit_spoil_their_tensor_alone() {
+    let said = |part: &str, spoil: fn(&mut BundleEntry, &mut BundleEntry)| {
+        let (_dir, prefix) = sliced(spoil);
+        let checkpoint = open(&prefix).unwrap();
+        let names: Vec<_> = checkpoint.catalog().entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["other", "w"]);
+        assert!(checkpoint.catalog().entries[0].extents().is_ok());
+        match checkpoint.catalog().entries[1].extents() {
+            Ok(extents) => assert_eq!((part, extents.len()), ("", 2)),
+            Err(error) => assert!(!part.is_empty() && error.to_string().contains(part), "{error}"),
+        }
+    };
+    said("", |_, _| {});
+    said("is stored as u8 of shape [1, 4], but should be u8 of [4, 4]", |_, part| {
+        part.shape.as_mut().unwrap().dim[0].size = 1;
+        part.size = 4;
+    });
+    said("is stored as i8", |_, part| part.dtype = 6);
+    said("has 16 bytes, but 12 are stored", |_, part| part.size = 12);
+    said("slice [0:4, :]", |_, part| part.offset = 39);
+    said("overlap", |whole, _| whole.slices[1] = whole.slices[0].clone());
+    said("does not fit into a dimension of 10", |whole, _| whole.slices[1].extent[0].start = 5);
+    said("does not fit into a dimension of 10", |whole, _| whole.slices[1].extent[0].start = -4);
+    said("leave out the range [4:10, :]", |whole, _| whole.slices.truncate(1));
+    said("missing from the index", |whole, _| whole.slices[1].extent[1].length = Some(4));
+    said("a slice has 1 dimensions", |whole, _| whole.slices[1].extent.truncate(1));
+}
+
+#[test]
+fn tensors_beyond_2_gib_are_read_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = dir.path().join("m");
+    let (large, small) = ((1i64 << 31) + 8, 4);
+    let entry = |offset, size| BundleEntry {
+        dtype: 4,
+        shape: Some(TensorShape { dim: vec![Dim { size }], unknown_rank: false }),
+        offset,
+        size,
+        ..BundleEntry::default()
+    };
+    let mut table = TableWriter::new();
+    table.add(b"", &BundleHeader { num_shards: 1, ..BundleHeader::default() }.encode_to_vec());
+    table.add(b"large", &entry(0, large).encode_to_vec());
+    table.add(b"small", &entry(large, small).encode_to_vec());
+    fs::write(file(&prefix, ".index"), table.finish()).unwrap();
+    let data = fs::File::create(file(&prefix, ".data-00000-of-00001")).unwrap();
+    data.set_len((large + small) as u64).unwrap();
+    let checkpoint = open(&prefix).unwrap();
+    let entry = &checkpoint.catalog().entries[0];
+    assert_eq!((entry.bytes, entry.shape.dims()), (2_147_483_656, &[2_147_483_656][..]));
+    assert_eq!(checkpoint.catalog().entries[1].extents().unwrap()[0].bytes.start(), 2_147_483_656);
+    data.set_len((large + small) as u64 - 1).unwrap();
+    let error = open(&prefix).unwrap().catalog().entries[1].extents().unwrap_err().to_string();
+    assert!(error.contains("the file ends at 2147483659"), "{error}");
+}
+
+#[test]
+fn short_reads_and_writes_change_nothing() {
+    let small = fixture("tf/strings/model.ckpt");
+    let slow: Arc<dyn Files> = Arc::new(FaultyFiles::short(real(), 7));
+    let checkpoint = TensorFlow.open(slow.clone(), &small.path, &OpenOptions::default()).unwrap();
+    let whole = open(&small.path).unwrap();
+    assert_eq!(listing(checkpoint.catalog()), listing(whole.catalog()));
+    for id in ids(whole.catalog()) {
+        let slowly = read_entry(slow.as_ref(), checkpoint.as_ref(), id).unwrap();
+        assert_eq!(slowly, read_entry(real().as_ref(), whole.as_ref(), id).unwrap());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = Manifest::default();
+    let blob = manifest.add_tensor("w", DType::U8, Shape::new([1000]).unwrap());
+    let writer = TensorFlow.create(slow, &dir.path().join("m"), manifest, &WriteOptions::default()).unwrap();
+    writer.write_at(blob, 0, &[3; 1000]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(read(open(dir.path().join("m")).unwrap().as_ref(), "w").unwrap(), [3; 1000]);
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_bundle_or_none() {
+    let mut outcomes = [0; 2];
+    for k in 0.. {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = dir.path().join("m");
+        write(&prefix, &[("w", DType::U8, &[1], &[1])]).unwrap();
+        let faulty = FaultyFiles::failing_from(real(), k, ErrorKind::StorageFull);
+        let attempt = || -> weightlift_core::Result<()> {
+            let mut manifest = Manifest::default();
+            let blob = manifest.add_tensor("w", DType::U8, Shape::new([2]).unwrap());
+            let writer = TensorFlow.create(Arc::new(faulty.clone()), &prefix, manifest, &replace())?;
+            writer.write_at(blob, 0, &[2, 2])?;
+            writer.finish().map(drop)
+        };
+        let done = attempt().is_ok();
+        let found = open(&prefix).and_then(|checkpoint| read(checkpoint.as_ref(), "w"));
+        match found {
+            Ok(values) => {
+                assert!(values == [2, 2] || values == [1] && !done, "{k}: {values:?}");
+                outcomes[usize::from(values == [2, 2])] += 1;
+            }
+            Err(error) => assert!(!done && error.kind() != Kind::Checksum, "{k}: {error}"),
+        }
+        if done {
+            break;
+        }
+    }
+    assert!(outcomes.iter().all(|&count| count > 0), "{outcomes:?}");
 }

@@ -5,6 +5,7 @@ mod fixtures;
 mod golden;
 mod hostile;
 mod located;
+mod objects;
 mod rewrite;
 mod support;
 mod version1;

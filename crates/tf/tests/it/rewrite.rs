@@ -132,6 +132,11 @@ fn what_a_bundle_cannot_hold_is_refused() {
     said("not there", |m| m.tensors[0].parts[0].blob = BlobId(9));
     said("only be copied", |m| m.tensors[0].dtype = DType::Variant);
     said("leave out", |m| m.tensors[0].parts.clear());
+    said("a part is empty", |m| {
+        let mut part = m.tensors[0].parts[0].clone();
+        part.region.size = shape(&[0, 3]);
+        m.tensors[0].parts.push(part);
+    });
     said("outside", |m| m.tensors[0].parts[0].region.start[0] = 1);
     said("2^63", |m| m.blobs[0].bytes = u64::MAX);
 }
