@@ -287,3 +287,19 @@ fn members_that_are_no_arrays_of_numbers_stand_beside_the_others() {
     assert!(trailing.extents().unwrap()[0].checksum.is_some());
     assert!(weightlift_io::read_entry(files.as_ref(), checkpoint.as_ref(), EntryId(2)).is_ok());
 }
+
+#[test]
+fn of_members_with_one_name_the_last_counts() {
+    let array = |name: &str| std::fs::read(fixture(&format!("numpy/{name}.npy")).path).unwrap();
+    let mut zip = zip_of(&[("first.npy", array("f16")), ("other.npy", array("u64")), ("again.npy", array("bool"))]);
+    for at in 0..zip.len() - 9 {
+        if &zip[at..at + 9] == b"again.npy" {
+            zip[at..at + 9].copy_from_slice(b"first.npy");
+        }
+    }
+    let checkpoint = open_in(Arc::new(OneFile::new(&zip)), Path::new("w.npz"), Limits::default()).unwrap();
+    let catalog = checkpoint.catalog();
+    let found: Vec<_> = catalog.entries.iter().map(|entry| (entry.name.as_str(), entry.dtype)).collect();
+    assert_eq!(found, [("other", DType::U64), ("first", DType::Bool)]);
+    assert_eq!(catalog.warnings, ["member \"first.npy\" stands more than once in the archive: the last one counts"]);
+}

@@ -2,13 +2,25 @@
 
 use crate::support::{bytes_of, open};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use weightlift_core::{DType, Error, Extras, Format, Manifest, Shape, WriteOptions, Written};
+use std::sync::Arc;
+use weightlift_core::{Checkpoint, DType, Error, Extras, Files, Format, Manifest, Shape, WriteOptions, Written};
 use weightlift_safetensors::{Metadata, Safetensors};
-use weightlift_testkit::fixture;
+use weightlift_testkit::{FaultyFiles, fixture};
 
 /// Writes tensors of these lengths, named a, b, c, …, each byte the letter.
 fn write(path: &Path, sizes: &[u64], tie: bool, options: &WriteOptions) -> Result<Written, Error> {
+    write_in(weightlift_io::real(), path, sizes, tie, options)
+}
+
+fn write_in(
+    files: Arc<dyn Files>,
+    path: &Path,
+    sizes: &[u64],
+    tie: bool,
+    options: &WriteOptions,
+) -> Result<Written, Error> {
     let mut manifest = Manifest::default();
     let names: Vec<String> = (b'a'..).take(sizes.len()).map(|letter| char::from(letter).to_string()).collect();
     for (name, &size) in names.iter().zip(sizes) {
@@ -22,7 +34,7 @@ fn write(path: &Path, sizes: &[u64], tie: bool, options: &WriteOptions) -> Resul
     let source = open(&fixture("safetensors/metadata.safetensors").path).unwrap();
     manifest.extras.push((0, source.catalog().extras.clone().unwrap()));
     let blobs: Vec<_> = manifest.tensors.iter().map(|tensor| tensor.parts[0].blob).collect();
-    let writer = Safetensors.create(weightlift_io::real(), path, manifest, options)?;
+    let writer = Safetensors.create(files, path, manifest, options)?;
     for ((name, &size), blob) in names.iter().zip(sizes).zip(blobs) {
         writer.write_at(blob, 0, name.repeat(size as usize).as_bytes())?;
     }
@@ -103,6 +115,34 @@ fn a_replaced_set_goes_away_whole() {
     careful.replace = false;
     assert!(write(&path, &[3, 3], false, &careful).is_err());
     assert_eq!(open(&dir.path().join(INDEX)).unwrap().catalog().entries.len(), 2);
+}
+
+/// Wherever a run stops, what opens is the old set or the new one; and the next run finishes.
+#[test]
+fn a_set_under_way_is_never_a_mixture() {
+    let (old, new) = ([3, 3, 3], [5, 5]);
+    let mut stopped = 0;
+    for k in 0.. {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        write(&path, &old, false, &options(3)).unwrap();
+        let faulty = FaultyFiles::failing_from(weightlift_io::real(), k, ErrorKind::StorageFull);
+        let done = write_in(Arc::new(faulty), &path, &new, false, &options(5)).is_ok();
+        let sizes =
+            |checkpoint: &dyn Checkpoint| checkpoint.catalog().entries.iter().map(|e| e.bytes).collect::<Vec<_>>();
+        if let Ok(found) = open(&dir.path().join(INDEX)) {
+            let sizes = sizes(found.as_ref());
+            assert!(sizes == old && !done || sizes == new, "stop {k} left {sizes:?}");
+        }
+        if done {
+            break;
+        }
+        stopped += 1;
+        weightlift_io::recover(weightlift_io::real().as_ref(), dir.path()).unwrap();
+        let sizes = sizes(open(&dir.path().join(INDEX)).unwrap().as_ref());
+        assert!(sizes == old || sizes == new, "stop {k} recovered {sizes:?}");
+    }
+    assert!(stopped > 15, "{stopped}");
 }
 
 #[test]
