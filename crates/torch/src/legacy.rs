@@ -115,7 +115,8 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits
     }
     let records = &mut StreamRecords { file, places };
     let order = ByteOrder::Little;
-    let (listing, storages) = Lister { graph: &graph, records, spaces, order, limits }.list(root)?;
+    let (listing, storages) =
+        Lister { graph: &graph, records, spaces, order, limits, outside: &HashMap::new() }.list(root)?;
     let description = "PyTorch checkpoint (legacy stream)";
     Ok(Objects { description, warnings: Vec::new(), returns: true, graph, root, listing, storages, order })
 }

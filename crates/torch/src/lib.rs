@@ -1,4 +1,54 @@
 //! PyTorch checkpoints, read and written without PyTorch and without running a pickle.
+//!
+//! ```
+//! use std::path::Path;
+//! use weightlift_core::{Format, OpenOptions};
+//! use weightlift_torch::Torch;
+//! # fn list(path: &Path) -> weightlift_core::Result<()> {
+//! let checkpoint = Torch.open(weightlift_io::real(), path, &OpenOptions::default())?;
+//! for entry in &checkpoint.catalog().entries {
+//!     println!("{} {} {}", entry.name, entry.dtype, entry.shape);
+//! }
+//! checkpoint.catalog().beside.iter().for_each(|line| println!("{line}"));
+//! # Ok(()) }
+//! ```
+//!
+//! # What is read
+//! | file | by |
+//! |---|---|
+//! | zip of `torch.save` (1.4 and later) | `NAME/data.pkl` in its directory |
+//! | TorchScript archive | the same, with `constants.pkl` |
+//! | legacy stream (up to 1.5) | its magic number |
+//! | tar archive (0.1) | its first member |
+//! | distributed checkpoint, a folder | `.metadata` |
+//! | sharded set | `*.bin.index.json` |
+//!
+//! ```text
+//! archive/data.pkl     the objects, a pickle         archive/byteorder   little
+//! archive/data/0       a storage: bare elements      archive/version     3
+//! archive/data/1       …
+//! ```
+//!
+//! A tensor in the pickle is a call, `_rebuild_tensor_v2(storage, offset, size, stride, …)`, and the storage is the
+//! persistent id `('storage', class, key, location, length)` with its record under `data/KEY`. Offsets and strides count
+//! elements, lengths elements of the storage's class. Tensors over one storage are entries over one range of bytes.
+//!
+//! # Objects
+//! Pickles of protocols 0 to 5 are read as data by the [`pickle`] machine: names stay names, calls are written down,
+//! nothing is imported or called. Tensors are found wherever they stand: in dicts, lists, attributes of unknown classes;
+//! a module lists what its `state_dict()` would. [`Tree`] keeps the whole graph, and a file written from entries of such
+//! a checkpoint has the same objects around the new tensors: classes by name, attributes, shared references, order. Calls
+//! are written back only of functions that make a value and do nothing else (containers, numbers, dates, paths, NumPy
+//! arrays, PyTorch's own rebuild functions); others are an error that names them.
+//!
+//! Quantized tensors are listed in their own dtypes, with scale and zero point as a remark; sparse and nested ones as
+//! the tensors they consist of. Conjugated and negated views give their logical values. Tensors on the meta device are
+//! listed without values.
+//!
+//! # What is written
+//! A zip that PyTorch from 1.5 on loads, with `weights_only=True` and with `mmap=True`: stored members, every storage at
+//! a multiple of 64 bytes, real sizes and CRC-32 sums, zip64 fields where they are needed. The dtypes that came after
+//! 1.5 need a PyTorch that has them. A storage holds elements of one dtype.
 #![forbid(unsafe_code)]
 
 mod checkpoint;
@@ -13,6 +63,7 @@ mod sign;
 mod source;
 mod storage;
 mod symbol;
+mod tar;
 mod tensor;
 mod tree;
 mod write;

@@ -46,6 +46,8 @@ pub(crate) struct Lister<'a> {
     pub(crate) spaces: &'a mut Spaces,
     pub(crate) order: ByteOrder,
     pub(crate) limits: &'a Limits,
+    /// Tensors that the pickle names by persistent ids.
+    pub(crate) outside: &'a HashMap<NodeId, View>,
 }
 
 /// What an entry must equal to be tied to another.
@@ -97,7 +99,7 @@ impl Lister<'_> {
     /// # Errors
     /// `Malformed`, naming the tensor, where one is broken; `Limit`.
     pub(crate) fn list(&mut self, root: NodeId) -> Result<(Listing, HashMap<String, Stored>)> {
-        let leads = tree::leads_to_tensor(self.graph);
+        let leads = tree::leads_to_tensor(self.graph, self.outside.keys().copied());
         let budget = Budget::new(self.graph, self.limits);
         let mut walk = Walk {
             on_path: vec![false; leads.len()],
@@ -162,7 +164,7 @@ impl Walk<'_, '_> {
             self.mention(node);
             return Ok(None);
         }
-        if tensor::is_tensor(self.lister.graph, node) {
+        if tensor::is_tensor(self.lister.graph, node) || self.lister.outside.contains_key(&node) {
             self.tensor(node, slot)?;
             return Ok(None);
         }
@@ -205,7 +207,11 @@ impl Walk<'_, '_> {
         }
         Budget::spend(&mut self.budget.entries, 1)?;
         Budget::spend(&mut self.budget.name_bytes, name.len() as u64)?;
-        let listed = match tensor::read(self.lister.graph, node) {
+        let read = match self.lister.outside.get(&node) {
+            Some(view) => Ok(Some(Tensor::View(Box::new(view.clone())))),
+            None => tensor::read(self.lister.graph, node),
+        };
+        let listed = match read {
             Ok(Some(tensor)) => self.list(node, slot, tensor),
             Ok(None) => Ok(()),
             // A kind of tensor that is not known is no reason to refuse the others.

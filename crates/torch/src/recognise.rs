@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Objects;
 use crate::source::Spaces;
-use crate::{legacy, zip};
+use crate::{legacy, tar, zip};
 use std::path::Path;
 use weightlift_archive::Archive;
 use weightlift_core::{ByteRange, Error, Files, Kind, Limits, Result, SourceId, sniff};
@@ -15,6 +15,8 @@ pub(crate) enum Container {
     Zip,
     /// A stream of pickles with the storages behind.
     Legacy,
+    /// A tar archive of pickles.
+    Tar,
     /// A pickle that torch.save did not write.
     Pickle,
 }
@@ -37,6 +39,7 @@ pub(crate) fn container(head: &[u8]) -> Option<Container> {
         _ if head.starts_with(b"PK\x03\x04") => Some(Container::Zip),
         _ if head.starts_with(MAGIC_TEXT) => Some(Container::Legacy),
         Some(_) if framed.starts_with(MAGIC) => Some(Container::Legacy),
+        None if tar::is_tar(head) => Some(Container::Tar),
         Some(_) => Some(Container::Pickle),
         None => None,
     }
@@ -51,7 +54,7 @@ pub(crate) fn is_torch_zip(files: &dyn Files, path: &Path, head: &[u8]) -> Resul
     }
     let source = FileSource::open(files, path)?;
     match Archive::read(&source, &Limits::default()) {
-        Ok(archive) => Ok(zip::root(&archive).is_some()),
+        Ok(archive) => Ok(zip::root(&archive).is_some() || zip::other_kind(&archive).is_some()),
         Err(error) if error.kind() == Kind::Io => Err(error),
         Err(_) => Ok(!first.ends_with(b".npy")),
     }
@@ -67,6 +70,7 @@ pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Resu
     match container(&head) {
         Some(Container::Zip) => zip::load(spaces, file, ByteRange::new(0, len)?, limits),
         Some(Container::Legacy) => legacy::load(spaces, file, limits),
+        Some(Container::Tar) => tar::load(spaces, file, limits),
         Some(Container::Pickle) => {
             Err(Error::unsupported("a plain pickle, which torch.save did not write").in_file(path))
         }

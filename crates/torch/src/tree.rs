@@ -208,11 +208,11 @@ pub(crate) fn key(graph: &Graph, node: NodeId) -> Key {
     }
 }
 
-/// For every node, whether a tensor can be reached from it.
-pub(crate) fn leads_to_tensor(graph: &Graph) -> Vec<bool> {
+/// For every node, whether a tensor can be reached from it. `outside` are tensors that the pickle does not show.
+pub(crate) fn leads_to_tensor(graph: &Graph, outside: impl Iterator<Item = NodeId>) -> Vec<bool> {
     let reverse = Reverse::of(graph);
     let mut marked = vec![false; graph.len()];
-    let mut pending: Vec<NodeId> = graph.ids().filter(|&node| tensor::is_tensor(graph, node)).collect();
+    let mut pending: Vec<NodeId> = graph.ids().filter(|&node| tensor::is_tensor(graph, node)).chain(outside).collect();
     pending.iter().for_each(|node| marked[node.index()] = true);
     while let Some(node) = pending.pop() {
         for &parent in reverse.parents(node) {

@@ -21,6 +21,16 @@ pub(crate) fn root(archive: &Archive) -> Option<&str> {
     roots.next()
 }
 
+/// What a zip is that PyTorch wrote, but that has no pickle of its weights.
+pub(crate) fn other_kind(archive: &Archive) -> Option<&'static str> {
+    let ends = |end: &str| archive.members().iter().any(|member| member.name.ends_with(end));
+    if ends("/data/weights/model_weights_config.json") || ends("serialized_exported_program.json") {
+        return Some("a program written by torch.export (.pt2)");
+    }
+    let of_old = ends("/model.json") && archive.members().iter().any(|member| member.name.contains("/tensors/"));
+    of_old.then_some("a TorchScript archive of PyTorch 1.0")
+}
+
 /// A small text record, such as `byteorder`.
 fn text(source: &FileSource, archive: &Archive, name: &str, limits: &Limits) -> Result<Option<String>> {
     match archive.find(name)? {
@@ -102,6 +112,9 @@ fn load_unnamed(
     limits: &Limits,
 ) -> Result<Objects> {
     let archive = Archive::read_in(source, range, limits)?;
+    if let Some(kind) = other_kind(&archive) {
+        return Err(Error::unsupported(format!("{kind}, which is not read here")).help("save its state_dict()"));
+    }
     let Some(folder) = root(&archive) else {
         return Err(Error::malformed("a zip without data.pkl: torch.save did not write it"));
     };
@@ -113,7 +126,7 @@ fn load_unnamed(
     let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
     let records =
         &mut ZipRecords { archive: &archive, folder: format!("{folder}data/"), file, decoded: HashMap::new() };
-    let mut lister = Lister { graph: &graph, records, spaces, order, limits };
+    let mut lister = Lister { graph: &graph, records, spaces, order, limits, outside: &HashMap::new() };
     let (listing, storages) = lister.list(root)?;
     let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();
     let description = description(&archive, order, script);

@@ -181,20 +181,53 @@ fn every_cut_and_flip_of_a_file_is_survived() {
 }
 
 #[test]
-fn hostile_pickles_of_a_legacy_stream_end_early() {
+fn cut_and_flipped_streams_end_early() {
     let crafted = Crafted::new();
-    let legacy = weightlift_testkit::fixture("torch/flat_legacy.pt");
-    let whole = std::fs::read(&legacy.path).unwrap();
+    for name in ["torch/flat_legacy.pt", "torch/tar_format.pth"] {
+        let whole = std::fs::read(weightlift_testkit::fixture(name).path).unwrap();
+        let open = |bytes: &[u8]| {
+            std::fs::write(crafted.path(), bytes).unwrap();
+            Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
+        };
+        assert!(open(&whole).is_ok());
+        // A tar ends in blocks of zeros that nobody needs.
+        let needed = whole.iter().rposition(|&byte| byte != 0).unwrap();
+        for len in (0..needed).step_by(3) {
+            assert!(open(&whole[..len]).is_err(), "{name} opened when cut to {len}");
+        }
+        for bit in (0..whole.len() * 8).step_by(29) {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let _ = open(&flipped);
+        }
+    }
+}
+
+#[test]
+fn cut_and_flipped_metadata_of_a_distributed_checkpoint_end_early() {
+    let folder = weightlift_testkit::fixture("torch/dcp_two_ranks").path;
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["__0_0.distcp", "__1_0.distcp"] {
+        std::fs::copy(folder.join(name), dir.path().join(name)).unwrap();
+    }
+    let whole = std::fs::read(folder.join(".metadata")).unwrap();
+    let path = dir.path().join(".metadata");
     let open = |bytes: &[u8]| {
-        std::fs::write(crafted.path(), bytes).unwrap();
-        Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
+        std::fs::write(&path, bytes).unwrap();
+        Torch.open(weightlift_io::real(), &path, &OpenOptions::default())
     };
-    for len in 0..whole.len() {
+    assert_eq!(open(&whole).unwrap().files().len(), 3);
+    for len in (0..whole.len()).step_by(5) {
         assert!(open(&whole[..len]).is_err(), "opened when cut to {len}");
     }
-    for bit in (0..whole.len() * 8).step_by(5) {
+    for bit in (0..whole.len() * 8).step_by(13) {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let _ = open(&flipped);
     }
+    let at = whole.windows(12).position(|window| window == b"__0_0.distcp").unwrap();
+    let mut outside = whole.clone();
+    outside[at..at + 12].copy_from_slice(b"../../passwd");
+    let error = open(&outside).err().expect("an error").to_string();
+    assert!(error.contains("does not lie in the folder"), "{error}");
 }
