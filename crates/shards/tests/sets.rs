@@ -60,7 +60,7 @@ fn what_is_no_index_is_refused() {
         (r#"{"weight_map": {"a": "../x.safetensors"}}"#, "tensor \"a\": the file name \"../x.safetensors\" leads out"),
         (r#"{"weight_map": {"a": "x.bin"}}"#, "does not end in .safetensors"),
         (r#"{"weight_map": {}} x"#, "trailing characters"),
-        ("{\n\"weight_map\": {\"a\":\n 1}}", "byte 25: no index"),
+        ("{\n\"weight_map\": {\"a\":\n 1}}", "byte 23: no index"),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(part), "{error}\nlacks {part}");
