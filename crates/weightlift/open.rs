@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weightlift_core::{
-    Catalog, Checkpoint, Error, FileKind, Files, Format, OpenOptions, Recognised, Result, sniff,
-};
+use weightlift_core::{Catalog, Checkpoint, Error, FileKind, Files, Format, OpenOptions, Recognised, Result, sniff};
 use weightlift_io::FileSource;
 
 /// How many first bytes of a file the formats see.
@@ -12,7 +10,13 @@ const HEAD: u64 = 4096;
 
 /// The formats, in the order in which they are asked.
 pub fn formats() -> &'static [&'static dyn Format] {
-    &[&weightlift_safetensors::Safetensors, &weightlift_torch::Torch, &weightlift_tf::TensorFlow]
+    &[
+        &weightlift_safetensors::Safetensors,
+        &weightlift_torch::Torch,
+        &weightlift_npy::Npy,
+        &weightlift_npy::Npz,
+        &weightlift_tf::TensorFlow,
+    ]
 }
 
 /// An opened checkpoint with the format that reads it.
@@ -85,7 +89,9 @@ pub fn open(path: impl AsRef<Path>) -> Result<Opened> {
 pub fn open_in(files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Opened> {
     let found = match recognise(files.as_ref(), path) {
         // A run that was killed while it gave its files their names is finished first.
-        Err(error) if finish_interrupted(files.as_ref(), path)? => recognise(files.as_ref(), path).map_err(|_| error)?,
+        Err(error) if finish_interrupted(files.as_ref(), path)? => {
+            recognise(files.as_ref(), path).map_err(|_| error)?
+        }
         other => other?,
     };
     let (format, recognised) = found;
@@ -123,7 +129,7 @@ fn read_head(files: &dyn Files, path: &Path) -> Result<Option<(Vec<u8>, u64)>> {
 }
 
 fn unknown(files: &dyn Files, path: &Path, head: Option<(Vec<u8>, u64)>) -> Error {
-    let known = "TensorFlow checkpoints, PyTorch files and safetensors are read";
+    let known = "TensorFlow checkpoints, PyTorch files, safetensors and NumPy arrays are read";
     if let Some((head, len)) = head {
         let what = sniff::describe(&head, len).map_or_else(
             || format!("is none of the formats read here; it begins with {}", hex(&head)),
@@ -150,7 +156,8 @@ fn near_names(files: &dyn Files, path: &Path) -> Vec<String> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(wanted) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let stem = wanted.split('.').next().unwrap_or(wanted);
-    let mut near: Vec<String> = files.list(folder).unwrap_or_default().into_iter().filter_map(|n| n.into_string().ok()).collect();
+    let mut near: Vec<String> =
+        files.list(folder).unwrap_or_default().into_iter().filter_map(|n| n.into_string().ok()).collect();
     near.retain(|name| !stem.is_empty() && name.starts_with(stem));
     near.sort();
     near.truncate(4);

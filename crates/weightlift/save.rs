@@ -40,13 +40,7 @@ impl Opened {
     ///
     /// # Errors
     /// As [`Opened::save`].
-    pub fn save_with(
-        &self,
-        plan: &Plan,
-        output: &Path,
-        save: &SaveOptions,
-        progress: &dyn Progress,
-    ) -> Result<Report> {
+    pub fn save_with(&self, plan: &Plan, output: &Path, save: &SaveOptions, progress: &dyn Progress) -> Result<Report> {
         let (resolved, target) = self.resolve(plan, output, save)?;
         let format = by_id(target.id)?;
         let mut options = save.options.clone();
@@ -107,5 +101,5 @@ pub fn choose_format(to: Option<&str>, output: &Path, input: &Opened) -> Result<
     }
     Err(Error::request(format!("the extension .{wanted} names no format"))
         .in_file(output)
-        .help("--to tf, --to pt or --to safetensors says which"))
+        .help("--to tf, pt, safetensors or npz says which"))
 }

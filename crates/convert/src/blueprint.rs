@@ -155,7 +155,8 @@ fn leaders(resolved: &Resolved, catalog: &Catalog, target: &Target) -> Vec<usize
     let mut leaders = Vec::with_capacity(resolved.outputs.len());
     for (index, output) in resolved.outputs.iter().enumerate() {
         leaders.push(match catalog.entry(output.entry).extents() {
-            Ok([extent]) if target.capabilities.shares_storage => {
+            // Tensors without bytes have nothing to share.
+            Ok([extent]) if target.capabilities.shares_storage && output.bytes > 0 => {
                 let place = (extent.source, extent.bytes, &extent.layout, extent.order, extent.packing);
                 *first.entry((place, &output.shape, output.from, output.to)).or_insert(index)
             }

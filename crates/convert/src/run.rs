@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
-use weightlift_kernels::checksum::Digest;
-use weightlift_kernels::swap;
 use weightlift_io::{Scratch, Sources, mismatch, read_box, verify_range};
 use weightlift_kernels::cast::{self, Overflow, Tally};
+use weightlift_kernels::checksum::Digest;
+use weightlift_kernels::swap;
 
 /// What a finite value beyond the target's range becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

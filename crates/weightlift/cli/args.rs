@@ -27,7 +27,7 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// A TensorFlow prefix, index, data file or folder, a PyTorch file, or a safetensors file
+    /// A TensorFlow prefix, index, data file or folder, a PyTorch file, a safetensors file or set, .npy or .npz
     pub(crate) checkpoint: PathBuf,
     /// Only tensors that a pattern selects: a name, a glob (* ** ? {a,b}), /regex/, or a part of the name
     pub(crate) patterns: Vec<String>,
@@ -56,7 +56,8 @@ pub(crate) enum Sort {
 pub(crate) struct ConvertArgs {
     /// The checkpoint to read
     pub(crate) input: PathBuf,
-    /// The checkpoint to write; its extension chooses the format: .pt .pth .bin, .safetensors, .ckpt or none
+    /// The checkpoint to write; its extension chooses the format: .pt .pth .bin, .safetensors, .npz,
+    /// .ckpt or none
     pub(crate) output: PathBuf,
 
     /// Cast: --dtype f16 (every floating-point tensor), --dtype f32:bf16, --dtype 'embed**=f32'; the last that
@@ -83,7 +84,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) key: Vec<String>,
 
     /// The format to write, whatever the extension says
-    #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors"], help_heading = "Output and checks")]
+    #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors", "npz"], help_heading = "Output and checks")]
     pub(crate) to: Option<String>,
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]

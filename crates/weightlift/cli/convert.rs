@@ -5,7 +5,7 @@ use super::progress::Bar;
 use super::show::{self, Align};
 use serde_json::{Value, json};
 use std::io::Write;
-use weightlift::{Catalog, CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
+use weightlift::{CastReport, Catalog, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
 
 /// Converts, and says what was done.
 pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -158,7 +158,9 @@ fn key_hint(opened: &Opened, plan: &Plan, args: &ConvertArgs, save: &SaveOptions
     let (resolved, _) = opened.resolve(plan, &args.output, save).ok()?;
     let (key, count) = resolved.suggested_key?;
     let all = opened.catalog().entries.len();
-    Some(format!("  hint      {key:?} looks like the state dict ({count} of {all} tensors): --key {key} takes it alone"))
+    Some(format!(
+        "  hint      {key:?} looks like the state dict ({count} of {all} tensors): --key {key} takes it alone"
+    ))
 }
 
 fn left_out_to_json(left_out: &[LeftOut]) -> Value {

@@ -149,4 +149,3 @@ fn entry_to_json(entry: &Entry) -> Value {
     }
     value
 }
-

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 
 /// A text without control characters: names come from strangers' files, and a terminal obeys what it is sent.
 pub(crate) fn plain(text: &str) -> String {
-    let risky = |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let risky = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if risky(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
