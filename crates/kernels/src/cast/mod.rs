@@ -5,11 +5,11 @@
 //! with an even code, as if the target's exponents had no end; what then lies above the largest finite value has
 //! overflowed. Subnormal results are kept, signs are kept (formats without negative zero have one zero). A NaN keeps
 //! its sign and as many of its upper payload bits as the target has, and becomes quiet; a target with a single NaN
-//! gets that.
+//! gets that, one without any gets 0.
 //!
 //! Integers are exact values, and targets like any other: what follows the point is cut off, what lies beyond becomes
-//! the last value on its side under both rules, NaN becomes 0. True is 1; everything but zero is true, NaN too. A
-//! real number becomes a complex one with imaginary part 0, complex numbers are cast part by part; complex to real is
+//! the last value on its side under both rules, NaN becomes 0. True is 1; everything but zero is true, infinities and
+//! NaN too, and nothing is beyond it. A real number becomes a complex one with imaginary part 0, complex numbers are cast part by part; complex to real is
 //! no cast. f8e8m0fnu, which only has powers of two, rounds half way and above up, anything above its least value but
 //! below the next up to that, and anything below its least value to that; zero and negative numbers are beyond it.
 //!
