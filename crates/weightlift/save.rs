@@ -18,6 +18,9 @@ pub struct SaveOptions {
     pub allow_expand: bool,
 }
 
+/// The formats that are written as several files where that is asked for.
+const SHARDED: [&str; 2] = ["safetensors", "tf"];
+
 impl Opened {
     /// What a plan would write to `output`, without touching a tensor.
     ///
@@ -43,6 +46,14 @@ impl Opened {
     pub fn save_with(&self, plan: &Plan, output: &Path, save: &SaveOptions, progress: &dyn Progress) -> Result<Report> {
         let (resolved, target) = self.resolve(plan, output, save)?;
         let format = by_id(target.id)?;
+        if save.options.shard_size.is_some() && !SHARDED.contains(&format.id()) {
+            let message = format!(
+                "a {} is written as one file; sets of files are written as safetensors or TensorFlow \
+                 checkpoints",
+                format.name()
+            );
+            return Err(Error::request(message));
+        }
         let mut options = save.options.clone();
         options.replace |= self.is_input(output, format);
         let files = self.files.clone();

@@ -107,7 +107,8 @@ fn every_bad_fixture_of_the_formats_read_here_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         // Into its own format, so that nothing is left out unread.
         let own = if fixture.kind.starts_with("tf") { "out.ckpt" } else { "out.safetensors" };
-        let save = |opened: weightlift::Opened| opened.save(&Plan::new(), dir.path().join(own), &SaveOptions::default());
+        let save =
+            |opened: weightlift::Opened| opened.save(&Plan::new(), dir.path().join(own), &SaveOptions::default());
         let result = weightlift::open(&fixture.path).and_then(save);
         assert!(result.is_err(), "{}: {result:?}", fixture.name);
         assert!(names_in(dir.path()).is_empty(), "{} left something", fixture.name);

@@ -228,7 +228,11 @@ fn nested_files_keep_full_paths_unless_a_key_is_given() {
     let all = run(&[]);
     assert_eq!(all.status.code(), Some(0), "{}", stderr(&all));
     assert!(stderr(&all).contains("--key model takes it alone"), "{}", stderr(&all));
-    assert!(stderr(&all).contains("objects beside tensors: ") && stderr(&all).contains("epoch = 3"), "{}", stderr(&all));
+    assert!(
+        stderr(&all).contains("objects beside tensors: ") && stderr(&all).contains("epoch = 3"),
+        "{}",
+        stderr(&all)
+    );
     let listed = |file: &Path| stdout(&weightlift(&["ls", path(file), "--names-only"]));
     assert!(listed(&output).contains("optimizer.state.1.exp_avg"), "{}", listed(&output));
     for key in ["auto", "model"] {
@@ -239,4 +243,33 @@ fn nested_files_keep_full_paths_unless_a_key_is_given() {
     }
     let missing = run(&["--key", "nothing"]);
     assert!(missing.status.code() == Some(2) && stderr(&missing).contains("\"model\""), "{}", stderr(&missing));
+}
+
+#[test]
+fn a_set_of_files_is_written_and_read_again() {
+    let input = fixture("tf/bert_tiny/bert_model.ckpt").path;
+    let dir = tempfile::tempdir().unwrap();
+    for (name, opened_as) in [("model.safetensors", "model.safetensors.index.json"), ("model.ckpt", "model.ckpt")] {
+        let output = dir.path().join(name);
+        let result = weightlift(&["convert", path(&input), path(&output), "--shard-size", "10kB"]);
+        assert_eq!(result.status.code(), Some(0), "{}", stderr(&result));
+        let set = weightlift::open(dir.path().join(opened_as)).unwrap();
+        assert_eq!(set.catalog().entries.len(), 63);
+        assert!(set.checkpoint().files().len() >= 5, "{:?}", set.checkpoint().files());
+        let name = "bert/pooler/dense/kernel";
+        assert_eq!(set.read(name).unwrap(), weightlift::open(&input).unwrap().read(name).unwrap());
+    }
+    let refused = weightlift(&["convert", path(&input), path(&dir.path().join("x.pt")), "--shard-size", "10kB"]);
+    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("one file"), "{}", stderr(&refused));
+}
+
+#[test]
+fn numpy_archives_are_written_and_read() {
+    let input = fixture("tf/foo_dense/model.ckpt").path;
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out.npz");
+    assert_eq!(weightlift(&["convert", path(&input), path(&output)]).status.code(), Some(0));
+    let (a, b) = (weightlift::open(&input).unwrap(), weightlift::open(&output).unwrap());
+    assert_eq!(b.format().id(), "npz");
+    assert_eq!(a.read("foo").unwrap(), b.read("foo").unwrap());
 }

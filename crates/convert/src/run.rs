@@ -37,13 +37,15 @@ pub struct Options {
     pub verify: bool,
     /// Whether existing files may be replaced.
     pub replace: bool,
+    /// Most bytes of tensors in one file, for formats that are written as sets; a larger tensor has a file of its own.
+    pub shard_size: Option<u64>,
 }
 
 impl Default for Options {
     /// One worker a processor, errors on overflow, verified, nothing replaced.
     fn default() -> Options {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { threads, on_overflow: OnOverflow::Error, verify: true, replace: false }
+        Options { threads, on_overflow: OnOverflow::Error, verify: true, replace: false, shard_size: None }
     }
 }
 
@@ -100,6 +102,7 @@ pub fn convert(
     run.verify_apart()?;
     let mut write_options = WriteOptions::default();
     write_options.replace = options.replace;
+    write_options.shard_size = options.shard_size;
     let manifest = blueprint.manifest.clone();
     let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
     run.tiles(writer.as_ref())?;

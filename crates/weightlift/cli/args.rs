@@ -89,6 +89,9 @@ pub(crate) struct ConvertArgs {
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
     pub(crate) on_overflow: OnOverflow,
+    /// Write a set of files of at most this size (5GB, 512MiB): safetensors with its index, or TensorFlow data files
+    #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
+    pub(crate) shard_size: Option<u64>,
     /// Leave out what the output's format cannot hold, instead of failing
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) skip_unsupported: bool,

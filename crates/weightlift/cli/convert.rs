@@ -68,6 +68,7 @@ fn prepare(args: &ConvertArgs, plan: Plan) -> anyhow::Result<(Opened, Plan, Save
     save.options.on_overflow = args.on_overflow.into();
     save.options.verify = !args.no_verify;
     save.options.replace = args.force;
+    save.options.shard_size = args.shard_size;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
     Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
 }

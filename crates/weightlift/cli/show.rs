@@ -31,6 +31,25 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
+/// Reads a size: `5GB` (decimal), `512MiB` (binary), or bytes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 9] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1000),
+        ("KB", 1000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ];
+    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+    let (number, unit) = unit.unwrap_or((text.strip_suffix('B').unwrap_or(text), 1));
+    let size = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|&size| size > 0);
+    size.ok_or_else(|| "not a size; write 5GB, 512MiB or a number of bytes".to_owned())
+}
+
 /// `1 tensor`, `2 tensors`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -100,6 +119,17 @@ mod tests {
         assert_eq!(shown(999_500), "1.00 MB");
         assert_eq!(shown(89_378_000_000), "89.4 GB");
         assert_eq!(shown(u64::MAX), "18.4 EB");
+    }
+
+    #[test]
+    fn sizes_are_read_in_both_kinds_of_units() {
+        assert_eq!(parse_bytes("5GB"), Ok(5_000_000_000));
+        assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_bytes("17"), Ok(17));
+        assert_eq!(parse_bytes("17 B"), Ok(17));
+        for wrong in ["", "GB", "0", "-1", "5gb", "1.5GB", "99999999999TB"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
