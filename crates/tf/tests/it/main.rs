@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod located;
 mod objects;
+mod random;
 mod rewrite;
 mod support;
 mod version1;
