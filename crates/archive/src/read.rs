@@ -63,8 +63,10 @@ impl Archive {
         let zip = located.map_err(|(window, error)| named(no_directory(&window, error)))?;
         let headers = headers(&zip, &mut buffer, limits).map_err(named)?;
         let mut archive = Archive::default();
-        for header in &headers {
-            archive.add(header.place(source, range).map_err(named)?)?;
+        let mut locals = Locals { source, range, window: Vec::new(), start: 0 };
+        for (at, header) in headers.iter().enumerate() {
+            let next = headers.get(at + 1).map_or(u64::MAX, |next| next.local);
+            archive.add(header.place(&mut locals, next).map_err(named)?)?;
         }
         no_overlap(&headers, &archive.members, range.start(), zip.directory_offset()).map_err(named)?;
         Ok(archive)
@@ -140,18 +142,52 @@ fn headers(zip: &ZipArchive<Window<'_>>, buffer: &mut [u8], limits: &Limits) -> 
     Ok(headers)
 }
 
+/// Local headers, many at once where members are small.
+struct Locals<'a> {
+    source: &'a FileSource,
+    range: ByteRange,
+    /// Bytes of the file read ahead, from `start` on.
+    window: Vec<u8>,
+    start: u64,
+}
+
+/// How far is read ahead.
+const AHEAD: u64 = 1 << 16;
+
+impl Locals<'_> {
+    /// The fixed part of the header at `place`; the one of the next member will be asked for at `next`.
+    fn read(&mut self, place: ByteRange, next: u64) -> Result<[u8; LOCAL as usize]> {
+        let known = place.start().checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
+        let known = known.and_then(|at| self.window.get(at..at + LOCAL as usize));
+        let mut fixed = [0; LOCAL as usize];
+        if let Some(known) = known {
+            fixed.copy_from_slice(known);
+            return Ok(fixed);
+        }
+        if next.checked_sub(place.end()).is_none_or(|gap| gap > AHEAD / 8) {
+            self.source.read_exact_at(&mut fixed, place.start())?;
+            return Ok(fixed);
+        }
+        let ahead = (self.range.end() - place.start()).min(AHEAD);
+        self.window.resize(ahead as usize, 0);
+        self.start = place.start();
+        self.source.read_exact_at(&mut self.window, self.start)?;
+        fixed.copy_from_slice(&self.window[..LOCAL as usize]);
+        Ok(fixed)
+    }
+}
+
 impl Header {
     /// Where the data is: behind the local header, whose name and extra field have lengths of their own.
-    fn place(&self, source: &FileSource, range: ByteRange) -> Result<Member> {
+    fn place(&self, locals: &mut Locals<'_>, next: u64) -> Result<Member> {
         let Header { member, local, stored_len } = self;
-        let name = &member.name;
+        let (name, range) = (&member.name, locals.range);
         let Some(header) = range.slice(*local, LOCAL) else {
             let message =
                 format!("member {name:?} of the zip starts at byte {local}, but the zip ends at {}", range.len());
             return Err(Error::malformed(message));
         };
-        let mut fixed = [0; LOCAL as usize];
-        source.read_exact_at(&mut fixed, header.start())?;
+        let fixed = locals.read(header, range.start().saturating_add(next))?;
         if !fixed.starts_with(b"PK\x03\x04") {
             let message = format!("member {name:?} of the zip has no local header");
             return Err(Error::malformed(message).at(header.start()));

@@ -8,14 +8,14 @@
 )]
 
 use std::io::Write;
+use std::path::Path;
 use weightlift_archive::{Archive, ArchiveWriter, Layout, Method, NewMember, read_member};
 use weightlift_core::{ByteRange, Kind, Limits, Result};
 use weightlift_io::{Commit, FileSource, real};
+use weightlift_testkit::OneFile;
 
 fn source(bytes: &[u8]) -> FileSource {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), bytes).unwrap();
-    FileSource::open(real().as_ref(), file.path()).unwrap()
+    FileSource::open(&OneFile::new(bytes), Path::new("m.zip")).unwrap()
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {

@@ -60,7 +60,8 @@ struct Walk<'a, 'b> {
     leads: Vec<bool>,
     on_path: Vec<bool>,
     path: Vec<Key>,
-    places: HashMap<Place, String>,
+    /// The first entry over each place.
+    places: HashMap<Place, usize>,
     flipped: HashMap<(SourceId, u64, u64, SignFlip), SourceId>,
     budget: Budget,
 }
@@ -291,8 +292,11 @@ impl Walk<'_, '_> {
         // Empty tensors share nothing.
         if entry.bytes > 0 {
             match self.places.get(&place) {
-                Some(other) => entry.remarks.push(format!("tied to {other}")),
-                None => drop(self.places.insert(place, entry.name.clone())),
+                Some(&other) => {
+                    let other = &self.listing.entries[other].name;
+                    entry.remarks.push(format!("tied to {other}"));
+                }
+                None => drop(self.places.insert(place, self.listing.entries.len())),
             }
         }
         Ok(entry)

@@ -10,8 +10,10 @@
 mod craft;
 
 use craft::{call, checkpoint, dict, global, int, ints, pickle, storage, tensor, text, tuple};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weightlift_core::{Checkpoint, Format, Kind, OpenOptions, Result};
+use weightlift_testkit::OneFile;
 use weightlift_torch::Torch;
 
 struct Crafted {
@@ -43,6 +45,11 @@ impl Crafted {
     fn names(&self, value: Vec<u8>) -> Vec<String> {
         self.open(value).unwrap().catalog().entries.iter().map(|entry| entry.name.clone()).collect()
     }
+}
+
+/// Opens a file that lies in memory.
+fn open(bytes: &[u8]) -> Result<Box<dyn Checkpoint>> {
+    Torch.open(Arc::new(OneFile::new(bytes)), Path::new("m.pt"), &OpenOptions::default())
 }
 
 #[test]
@@ -159,16 +166,12 @@ fn every_cut_and_flip_of_a_file_is_survived() {
     let value = dict(&[("a", tensor(6, 0, &[2, 3], &[3, 1])), ("b", tensor(6, 2, &[2], &[2])), ("n", int(5))]);
     crafted.open(value).unwrap();
     let whole = std::fs::read(crafted.path()).unwrap();
-    let open = |bytes: &[u8]| {
-        std::fs::write(crafted.path(), bytes).unwrap();
-        Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
-    };
     for len in 0..whole.len() {
         let error = open(&whole[..len]).err().unwrap_or_else(|| panic!("opened when cut to {len}"));
         assert_eq!(error.kind(), Kind::Malformed);
     }
     let mut opened = 0;
-    for bit in (0..whole.len() * 8).step_by(3) {
+    for bit in 0..whole.len() * 8 {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         // The pickle has a checksum: what opens lists the same tensors.
@@ -177,25 +180,20 @@ fn every_cut_and_flip_of_a_file_is_survived() {
             opened += 1;
         }
     }
-    assert!(opened > 0 && opened < whole.len() * 8 / 6, "{opened}");
+    assert!(opened > 0 && opened < whole.len() * 8 / 2, "{opened}");
 }
 
 #[test]
 fn cut_and_flipped_streams_end_early() {
-    let crafted = Crafted::new();
     for name in ["torch/flat_legacy.pt", "torch/tar_format.pth"] {
         let whole = std::fs::read(weightlift_testkit::fixture(name).path).unwrap();
-        let open = |bytes: &[u8]| {
-            std::fs::write(crafted.path(), bytes).unwrap();
-            Torch.open(weightlift_io::real(), &crafted.path(), &OpenOptions::default())
-        };
         assert!(open(&whole).is_ok());
         // A tar ends in blocks of zeros that nobody needs.
         let needed = whole.iter().rposition(|&byte| byte != 0).unwrap();
-        for len in (0..needed).step_by(3) {
+        for len in 0..needed {
             assert!(open(&whole[..len]).is_err(), "{name} opened when cut to {len}");
         }
-        for bit in (0..whole.len() * 8).step_by(29) {
+        for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let _ = open(&flipped);
