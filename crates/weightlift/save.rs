@@ -16,6 +16,8 @@ pub struct SaveOptions {
     pub skip_unsupported: bool,
     /// Lets views grow more than 1000-fold when they are written dense.
     pub allow_expand: bool,
+    /// Leaves out everything that is no tensor, even where the format could carry it.
+    pub weights_only: bool,
 }
 
 /// The formats that are written as several files where that is asked for.
@@ -79,8 +81,14 @@ fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
     let capabilities = format
         .capabilities()
         .ok_or_else(|| Error::request(format!("{} files are read but not written", format.name())))?;
-    let (skip_unsupported, allow_expand) = (save.skip_unsupported, save.allow_expand);
-    Ok(Target { id: format.id(), name: format.name(), capabilities, skip_unsupported, allow_expand })
+    Ok(Target {
+        id: format.id(),
+        name: format.name(),
+        capabilities,
+        skip_unsupported: save.skip_unsupported,
+        allow_expand: save.allow_expand,
+        weights_only: save.weights_only,
+    })
 }
 
 fn by_id(id: &str) -> Result<&'static dyn Format> {

@@ -245,6 +245,33 @@ fn nested_files_keep_full_paths_unless_a_key_is_given() {
     assert!(missing.status.code() == Some(2) && stderr(&missing).contains("\"model\""), "{}", stderr(&missing));
 }
 
+/// What a pickle would call is never called, is carried only where that is harmless, and can be left behind.
+#[test]
+fn hostile_objects_are_refused_or_left_out() {
+    let input = fixture("torch/malicious_eval.pt").path;
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out.pt");
+    let refused = weightlift(&["convert", path(&input), path(&output)]);
+    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("eval"), "{}", stderr(&refused));
+    let left = weightlift(&["convert", path(&input), path(&output), "--weights-only"]);
+    assert!(left.status.code() == Some(0), "{}", stderr(&left));
+    assert!(stderr(&left).contains("1 object beside tensors: evil: __builtin__.eval"), "{}", stderr(&left));
+    let pickle = std::fs::read(&output).unwrap();
+    assert!(!pickle.windows(4).any(|window| window == b"eval"));
+}
+
+/// A training checkpoint cast in its own format keeps everything around its tensors.
+#[test]
+fn a_training_checkpoint_keeps_its_objects() {
+    let input = fixture("torch/training.pt").path;
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out.pt");
+    assert_eq!(weightlift(&["convert", path(&input), path(&output), "--dtype", "f16"]).status.code(), Some(0));
+    let (before, after) = (weightlift::open(&input).unwrap(), weightlift::open(&output).unwrap());
+    assert_eq!(before.catalog().beside, after.catalog().beside);
+    assert!(!after.catalog().beside.is_empty());
+}
+
 #[test]
 fn a_set_of_files_is_written_and_read_again() {
     let input = fixture("tf/bert_tiny/bert_model.ckpt").path;

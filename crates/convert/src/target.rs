@@ -22,6 +22,8 @@ pub struct Target {
     pub skip_unsupported: bool,
     /// Lets a view grow more than 1000-fold when it is written dense.
     pub allow_expand: bool,
+    /// Leaves out everything that is no tensor, even where the format could carry it.
+    pub weights_only: bool,
 }
 
 /// What becomes of one tensor.
@@ -50,7 +52,7 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
         }
     }
     names_differ(&resolved.outputs, catalog, target)?;
-    if catalog.format != target.id {
+    if catalog.format != target.id || target.weights_only {
         resolved.not_carried.clone_from(&catalog.beside);
     }
     if !refused.is_empty() && !target.skip_unsupported {

@@ -95,6 +95,9 @@ pub(crate) struct ConvertArgs {
     /// Leave out what the output's format cannot hold, instead of failing
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) skip_unsupported: bool,
+    /// Leave out everything that is no tensor, even where the format could carry it
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) weights_only: bool,
     /// Let patterns and renames match nothing
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) allow_unmatched: bool,

@@ -63,6 +63,7 @@ fn prepare(args: &ConvertArgs, plan: Plan) -> anyhow::Result<(Opened, Plan, Save
         to: args.to.clone(),
         skip_unsupported: args.skip_unsupported,
         allow_expand: args.allow_expand,
+        weights_only: args.weights_only,
         ..SaveOptions::default()
     };
     save.options.on_overflow = args.on_overflow.into();

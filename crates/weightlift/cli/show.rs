@@ -80,7 +80,7 @@ pub(crate) fn table<const N: usize>(
     align: [Align; N],
     rows: &[[String; N]],
 ) -> io::Result<()> {
-    const WIDEST: usize = 60;
+    const WIDEST: usize = 90;
     let width = |text: &str| text.chars().count();
     let mut widths = header.map(width);
     for row in rows {
