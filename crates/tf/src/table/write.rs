@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn blocks_close_by_size_and_before_large_entries() {
         let mut table = TableWriter::new();
-        let sizes = [10, LARGE_ENTRY - 3, LARGE_ENTRY - 4, 7, BLOCK_SIZE, 20, 30];
+        let sizes = [10, 524_285, 524_284, 7, 262_144, 20, 30];
         let wanted: Vec<_> =
             sizes.iter().enumerate().map(|(n, &size)| (format!("k{n:02}").into_bytes(), vec![n as u8; size])).collect();
         wanted.iter().for_each(|(key, value)| table.add(key, value));
