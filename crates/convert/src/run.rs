@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
-use weightlift_io::{Scratch, Sources, mismatch, read_box, verify_range};
+use weightlift_io::{AlignedBuffer, Scratch, Sources, mismatch, read_box, verify_range};
 use weightlift_kernels::cast::{self, Overflow, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
@@ -268,12 +268,16 @@ impl<'a> Run<'a> {
     ) -> Result<()> {
         let (first, count) = job.tiles.run(tile);
         let Buffers { source, cast: output, scratch } = buffers;
-        source.resize((count * job.read) as usize, 0);
+        let position = match &job.way {
+            Way::Run { bytes, .. } => bytes.start() + first * job.read,
+            Way::Boxes => 0,
+        };
+        let source = source.bytes((count * job.read) as usize, position);
         self.read(job, tile, first, source, scratch)?;
         let bytes = match job.cast {
             None => &*source,
             Some(pair) => {
-                output.resize((count * job.written) as usize, 0);
+                let output = output.bytes((count * job.written) as usize, 0);
                 let policy = match self.options.on_overflow {
                     OnOverflow::Saturate => Overflow::Saturate,
                     OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
@@ -386,8 +390,8 @@ impl<'a> Run<'a> {
 
 #[derive(Default)]
 struct Buffers {
-    source: Vec<u8>,
-    cast: Vec<u8>,
+    source: AlignedBuffer,
+    cast: AlignedBuffer,
     scratch: Scratch,
 }
 

@@ -70,6 +70,9 @@ fn fate(item: &Item, catalog: &Catalog, target: &Target) -> Fate {
         Data::Extents(_) => {}
     }
     if entry.dtype.is_opaque() {
+        if entry.extents().is_ok_and(|extents| extents.len() != 1) {
+            return Fate::Refused(format!("{} tensors cut into slices are not carried", entry.dtype));
+        }
         return match (target.capabilities.holds)(entry.dtype).filter(|_| catalog.format == target.id) {
             Some(packing) => written_or_refused(item, entry, entry.dtype, Change::Copy, packing, target),
             None => Fate::LeftOut(format!("a {} cannot hold {} tensors", target.name, entry.dtype)),

@@ -16,6 +16,7 @@
 //! # let _ = values; Ok(()) }
 //! ```
 
+mod buffer;
 mod commit;
 mod journal;
 mod read;
@@ -24,6 +25,7 @@ mod sink;
 mod source;
 mod sources;
 
+pub use buffer::AlignedBuffer;
 pub use commit::Commit;
 pub use journal::recover;
 pub use read::{Scratch, mismatch, read_box, read_entry, run_of, verify_range};

@@ -1,6 +1,6 @@
 //! Reading boxes of tensors, whatever their layout, as dense little-endian bytes.
 
-use crate::{FileSource, Sources};
+use crate::{AlignedBuffer, FileSource, Sources};
 use weightlift_core::{
     ByteOrder, ByteRange, Checkpoint, Checksum, DType, Entry, EntryId, Error, Extent, Files, Layout, Packing, Region,
     Result, Shape,
@@ -211,10 +211,10 @@ fn read_verified(files: &dyn Files, checkpoint: &dyn Checkpoint, id: EntryId) ->
 /// `Checksum` with the stored and the computed value; `Malformed`, `Io`.
 pub fn verify_range(source: &FileSource, range: ByteRange, checksum: Checksum) -> Result<()> {
     let Some((algorithm, stored)) = Algorithm::expected(checksum) else { return Ok(()) };
-    let mut buffer = vec![0; range.len().min(1 << 18) as usize];
+    let mut buffer = AlignedBuffer::default();
     let (mut at, mut crc) = (range.start(), algorithm.of(&[]));
     while at < range.end() {
-        let piece = &mut buffer[..(range.end() - at).min(1 << 18) as usize];
+        let piece = buffer.bytes((range.end() - at).min(1 << 18) as usize, at);
         source.read_exact_at(piece, at)?;
         crc = algorithm.extend(crc, piece);
         at += piece.len() as u64;

@@ -55,7 +55,7 @@ impl<'a> Sources<'a> {
     fn decode(&self, id: SourceId, label: &str, len: u64) -> Result<FileSource> {
         let mut reader = self.checkpoint.decode(id)?;
         let (file, decoded) = if len <= IN_MEMORY { read_to_memory(&mut reader, len) } else { self.spill(&mut reader) }
-            .map_err(|error| Error::io("cannot decode", label, error))?;
+            .map_err(|error| decoding_failed(label, error))?;
         if decoded != len {
             let message = format!("decodes to {decoded} bytes where {len} are promised");
             return Err(Error::malformed(message).in_file(label));
@@ -71,6 +71,14 @@ impl<'a> Sources<'a> {
         let result = copy(reader, target.as_ref()).and_then(|len| Ok((self.files.open(&path)?, len)));
         self.files.remove(&path)?;
         result
+    }
+}
+
+/// The error of a decoder: its own where it has one.
+fn decoding_failed(label: &str, error: io::Error) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => own.in_file(label),
+        Err(error) => Error::io("cannot decode", label, error),
     }
 }
 
