@@ -1,4 +1,5 @@
-//! Writes a checkpoint anew, storages shared as they are: `cargo run --example rewrite -- in.pt out.pt`.
+//! Writes a checkpoint anew, storages shared as they are: `cargo run --example rewrite -- in.pt out.pt`; with `flat` behind,
+//! without the objects around the tensors.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +29,7 @@ fn plain(dtype: DType) -> DType {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, from, to] = arguments.as_slice() else { return Ok(()) };
+    let [_, from, to, flat @ ..] = arguments.as_slice() else { return Ok(()) };
     let files = weightlift_io::real();
     let checkpoint = Torch.open(files.clone(), Path::new(from), &OpenOptions::default())?;
     let catalog = checkpoint.catalog();
@@ -52,7 +53,9 @@ fn main() -> Result<()> {
             origin: Some(Origin { input: 0, entry: id }),
         });
     }
-    manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
+    if flat.is_empty() {
+        manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
+    }
     let writer = Torch.create(files.clone(), Path::new(to), manifest, &WriteOptions::default())?;
     let sources = weightlift_io::Sources::new(files.as_ref(), checkpoint.as_ref(), Path::new(to));
     for (at, ((source, bytes), ..)) in wanted.iter().enumerate() {

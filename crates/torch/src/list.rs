@@ -126,8 +126,14 @@ impl Lister<'_> {
 impl Lister<'_> {
     /// Looks up the storages that are no listed tensor's. A broken one is an error only where it is needed.
     fn add_bare_storages(&mut self, storages: &mut Storages) {
-        for node in self.graph.ids().filter(|&node| matches!(self.graph.node(node), Node::Persistent(_))) {
-            if let Ok(id) = StorageId::read(self.graph, node) {
+        let graph = self.graph;
+        for node in graph.ids() {
+            let Node::Persistent(id) = graph.node(node) else { continue };
+            let key = graph.items(id).and_then(|fields| fields.get(2)).and_then(|&key| graph.raw(key));
+            if key.and_then(|key| std::str::from_utf8(key).ok()).is_some_and(|key| storages.knows(key)) {
+                continue;
+            }
+            if let Ok(id) = StorageId::read(graph, node) {
                 let _ = storages.find(&id, self.records, self.spaces);
             }
         }
