@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 use weightlift_core::{
-    Checkpoint, DType, Data, EntryId, Extent, Format, Manifest, OpenOptions, Origin, Output, Packing, Part, Region,
-    Result, WriteOptions,
+    ByteOrder, Checkpoint, DType, Data, EntryId, Extent, Format, Manifest, OpenOptions, Origin, Output, Packing, Part,
+    Region, Result, WriteOptions,
 };
+use weightlift_kernels::swap;
 use weightlift_torch::Torch;
 
 /// The extent of an entry that is one view of one storage as it is.
@@ -58,8 +59,11 @@ fn main() -> Result<()> {
     }
     let writer = Torch.create(files.clone(), Path::new(to), manifest, &WriteOptions::default())?;
     let sources = weightlift_io::Sources::new(files.as_ref(), checkpoint.as_ref(), Path::new(to));
-    for (at, ((source, bytes), ..)) in wanted.iter().enumerate() {
-        let data = sources.get(*source)?.read_vec(*bytes, u64::MAX)?;
+    for (at, ((source, bytes), dtype, order)) in wanted.iter().enumerate() {
+        let mut data = sources.get(*source)?.read_vec(*bytes, u64::MAX)?;
+        if *order == ByteOrder::Big {
+            swap::byteswap(dtype.swap_unit(), &mut data);
+        }
         writer.write_at(weightlift_core::BlobId(at as u32), 0, &data)?;
     }
     writer.finish()?;
