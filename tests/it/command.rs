@@ -269,6 +269,12 @@ fn a_training_checkpoint_keeps_its_objects() {
     assert_eq!(weightlift(&["convert", path(&input), path(&output), "--dtype", "f16"]).status.code(), Some(0));
     let (before, after) = (weightlift::open(&input).unwrap(), weightlift::open(&output).unwrap());
     assert_eq!(before.catalog().beside, after.catalog().beside);
+    let model = dir.path().join("model.pt");
+    let result = weightlift(&["convert", path(&input), path(&model), "--key", "model"]);
+    assert!(stderr(&result).contains("objects beside tensors: "), "{}", stderr(&result));
+    let model = weightlift::open(&model).unwrap();
+    assert_eq!(model.catalog().entries[0].path.0.len(), 1, "a subtree is written flat");
+    assert!(model.catalog().beside.is_empty(), "{:?}", model.catalog().beside);
     assert!(!after.catalog().beside.is_empty());
 }
 

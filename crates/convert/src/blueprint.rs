@@ -86,7 +86,7 @@ impl Blueprint {
             let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
             blueprint.manifest.tensors.push(describe(output, blob));
         }
-        if let Some(extras) = catalog.extras.as_ref().filter(|_| !target.weights_only) {
+        if let Some(extras) = catalog.extras.as_ref().filter(|_| resolved.carries_extras) {
             blueprint.manifest.extras.push((0, extras.clone()));
         }
         blueprint.jobs.sort_by_key(|job| position(catalog.entry(job.entry)));

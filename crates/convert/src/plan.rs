@@ -106,6 +106,11 @@ impl Plan {
         }
         let key_given = self.steps.iter().any(|step| matches!(step, Step::Key(_)));
         let mut resolved = target::fit(items.0, catalog, target)?;
+        // A subtree leaves what stands around it behind.
+        resolved.carries_extras = catalog.format == target.id && !target.weights_only && !key_given;
+        if !resolved.carries_extras {
+            resolved.not_carried.clone_from(&catalog.beside);
+        }
         resolved.matches = matches;
         if !key_given {
             let paths: Vec<_> = catalog.entries.iter().map(|entry| &entry.path).collect();
@@ -311,7 +316,9 @@ pub struct Resolved {
     pub outputs: Vec<OutputSpec>,
     /// What the target cannot hold.
     pub left_out: Vec<LeftOut>,
-    /// What the input has beside tensors that another format cannot carry, a line each.
+    /// Whether what the input has beside tensors goes along.
+    pub carries_extras: bool,
+    /// Where it does not, what that is, a line each.
     pub not_carried: Vec<String>,
     /// Each step with the number of tensors it concerned.
     pub matches: Vec<(String, usize)>,

@@ -36,7 +36,7 @@ pub struct Report {
     pub kept: Vec<(DType, usize)>,
     /// What the output does not have, though nobody excluded it.
     pub left_out: Vec<LeftOut>,
-    /// What the input has beside tensors that the output's format cannot carry, a line each.
+    /// What the input has beside tensors and the output has not, a line each.
     pub not_carried: Vec<String>,
     /// What else a user should know.
     pub notes: Vec<String>,

@@ -52,9 +52,6 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
         }
     }
     names_differ(&resolved.outputs, catalog, target)?;
-    if catalog.format != target.id || target.weights_only {
-        resolved.not_carried.clone_from(&catalog.beside);
-    }
     if !refused.is_empty() && !target.skip_unsupported {
         return Err(list(&refused, target));
     }

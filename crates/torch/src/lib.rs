@@ -41,8 +41,8 @@
 //! are written back only of functions that make a value and do nothing else (containers, numbers, dates, paths, NumPy
 //! arrays, PyTorch's own rebuild functions); others are an error that names them.
 //!
-//! Quantized tensors are listed in their own dtypes, with scale and zero point as a remark; sparse and nested ones as
-//! the tensors they consist of. Conjugated and negated views give their logical values. Tensors on the meta device are
+//! Quantized tensors are listed in their own dtypes, with scale and zero point as a remark; sparse ones as the tensors
+//! they consist of; nested ones stand beside the tensors. Conjugated and negated views give their logical values. Tensors on the meta device are
 //! listed without values.
 //!
 //! # What is written

@@ -30,7 +30,7 @@ pub(crate) enum Tensor {
         shape: Shape,
         why: String,
     },
-    /// Tensors by name that make up one without strides: sparse, nested.
+    /// Tensors by name that make up one without strides: a sparse one.
     Parts {
         what: String,
         parts: Vec<Child>,
@@ -114,10 +114,8 @@ pub(crate) fn read(graph: &Graph, node: NodeId) -> Result<Option<Tensor>> {
             None => Err(Error::malformed("a tensor from a NumPy array without the array")),
         },
         Rebuild::Sparse => sparse(graph, call.args),
-        Rebuild::Nested => {
-            let names = &["buffer", "sizes", "strides", "offsets"];
-            Ok(Tensor::Parts { what: "nested tensor".into(), parts: parts(graph, names, call.holder) })
-        }
+        // It has no shape of its own. Listed beside the tensors, and carried unchanged into a PyTorch file.
+        Rebuild::Nested => Err(Error::unsupported("a nested tensor, whose parts differ in shape")),
         Rebuild::Wrapped | Rebuild::FromType | Rebuild::FromCpu => unreachable_wrapper(),
     }
     .map(Some)
