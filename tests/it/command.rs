@@ -96,6 +96,24 @@ fn an_overflow_writes_nothing_and_names_tensor_and_count() {
     }
 }
 
+/// Integers have neither infinity nor NaN: only saturation writes what does not fit, and NaN as 0.
+#[test]
+fn integers_take_what_fits_or_saturate() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = floats(dir.path(), &[("fine", &[1.9, -3.5]), ("bad", &[1e9, f32::NAN, -7.0])]);
+    let output = dir.path().join("out.safetensors");
+    for policy in ["error", "inf"] {
+        let arguments = ["convert", path(&input), path(&output), "--dtype", "f32:i8", "--on-overflow", policy];
+        let result = weightlift(&arguments);
+        assert_eq!(result.status.code(), Some(2));
+        assert!(stderr(&result).contains("\"bad\" (2 of f32 to i8)"), "{}", stderr(&result));
+    }
+    let saturate = ["convert", path(&input), path(&output), "--dtype", "f32:i8", "--on-overflow", "saturate"];
+    assert_eq!(weightlift(&saturate).status.code(), Some(0));
+    let opened = weightlift::open(&output).unwrap();
+    assert_eq!((opened.read("fine").unwrap(), opened.read("bad").unwrap()), (vec![1, 253], vec![127, 0, 249]));
+}
+
 #[test]
 fn steps_act_in_the_order_given() {
     let dir = tempfile::tempdir().unwrap();

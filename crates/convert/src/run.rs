@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weightlift_core::{ByteOrder, Checkpoint, CheckpointWriter, DType, Error, Files, Format, Result, WriteOptions};
+use weightlift_core::{
+    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, Files, Format, Result, WriteOptions,
+};
 use weightlift_io::{AlignedBuffer, Scratch, Sources, mismatch, read_box, verify_range};
-use weightlift_kernels::cast::{self, Overflow, Tally};
+use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
 
@@ -283,7 +285,7 @@ impl<'a> Run<'a> {
                     OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
                 };
                 let counted = cast::cast(pair, policy, source, output);
-                if counted.overflow > 0 && self.options.on_overflow == OnOverflow::Error {
+                if refused(pair, self.options.on_overflow, &counted) > 0 {
                     self.lost.store(true, Ordering::Relaxed);
                 }
                 tally.merge(&counted);
@@ -348,7 +350,8 @@ impl<'a> Run<'a> {
         }
         casts.sort_by_key(|(output, _)| *output);
         let casts: Vec<_> = casts.into_iter().map(|(_, cast)| cast).collect();
-        if self.lost.load(Ordering::Relaxed) { Err(overflowed(&casts)) } else { Ok(casts) }
+        let lost = self.lost.load(Ordering::Relaxed);
+        if lost { Err(overflowed(&casts, self.options.on_overflow)) } else { Ok(casts) }
     }
 
     /// Calls `work` for `0..count` from all workers; the first error stops them.
@@ -395,15 +398,29 @@ struct Buffers {
     scratch: Scratch,
 }
 
-fn overflowed(casts: &[CastReport]) -> Error {
+/// How many of the counted values a policy does not allow: all that overflow under `Error`; under `Inf` those for which
+/// the target has no infinity or NaN; and NaN where the target has none, unless it may saturate.
+fn refused(pair: CastPair, policy: OnOverflow, tally: &Tally) -> u64 {
+    let to = pair.to();
+    let finite_only =
+        matches!(to.class(), Class::Int | Class::UInt) || matches!(to, DType::F4E2m1 | DType::F6E2m3 | DType::F6E3m2);
+    match policy {
+        OnOverflow::Saturate => 0,
+        OnOverflow::Error | OnOverflow::Inf if finite_only => tally.overflow + tally.nan,
+        OnOverflow::Error => tally.overflow,
+        OnOverflow::Inf => 0,
+    }
+}
+
+fn overflowed(casts: &[CastReport], policy: OnOverflow) -> Error {
     const SHOWN: usize = 10;
-    let bad: Vec<_> = casts.iter().filter(|cast| cast.tally.overflow > 0).collect();
-    let values: u64 = bad.iter().map(|cast| cast.tally.overflow).sum();
-    let mut list: Vec<_> = bad
-        .iter()
-        .take(SHOWN)
-        .map(|cast| format!("{:?} ({} of {} to {})", cast.name, cast.tally.overflow, cast.from, cast.to))
-        .collect();
+    let count =
+        |cast: &CastReport| CastPair::new(cast.from, cast.to).map_or(0, |pair| refused(pair, policy, &cast.tally));
+    let bad: Vec<_> = casts.iter().filter(|cast| count(cast) > 0).collect();
+    let values: u64 = bad.iter().map(|cast| count(cast)).sum();
+    let shown = bad.iter().take(SHOWN);
+    let mut list: Vec<_> =
+        shown.map(|cast| format!("{:?} ({} of {} to {})", cast.name, count(cast), cast.from, cast.to)).collect();
     if bad.len() > SHOWN {
         list.push(format!("and {} more", bad.len() - SHOWN));
     }
