@@ -1,1 +1,2 @@
-//! Kernels of weightlift on wgpu.
+//! The place of the wgpu device. It exports nothing yet: every kernel runs on the processor.
+#![forbid(unsafe_code)]
