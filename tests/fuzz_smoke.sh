@@ -31,7 +31,7 @@ smoke() {
     local target=$1 log=$logs/$1.log corpus=$logs/$1.corpus
     rm -rf "$corpus"
     WEIGHTLIFT_FUZZ_SEEDS=$corpus "$binaries/$target" > "$log" 2>&1
-    "$binaries/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -max_len=32768 \
+    RUST_BACKTRACE=1 "$binaries/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -max_len=32768 \
         -print_final_stats=1 -artifact_prefix="artifacts/$target-" "$corpus" > "$log" 2>&1
 }
 
@@ -40,8 +40,8 @@ report() {
     local target=$1 log=$logs/$1.log
     if grep -q '^SUMMARY: libFuzzer' "$log" || ! grep -q 'DONE  *cov: ' "$log"; then
         echo "$target: FOUND SOMETHING" >&2
-        tail -n 40 "$log" >&2
-        grep -o 'artifacts/[^ ]*' "$log" | sed "s|^|the input lies in fuzz/|" >&2 || true
+        sed -n '/panicked at\|an allocation of\|ERROR: libFuzzer/,/NOTE: libFuzzer/p' "$log" | head -n 60 >&2
+        sed -n 's|.*Test unit written to |the input lies in fuzz/|p' "$log" >&2
         return 1
     fi
     edges() { sed -n "s/.*$1  *cov: \([0-9]*\) .*/\1/p" "$log"; }

@@ -149,7 +149,7 @@ fn run_state(data: &[u8]) {
         let again = StateFile::parse(state.to_text().as_bytes()).expect("a state file reads its own text");
         assert_eq!(again.to_text(), state.to_text());
     }
-    let index = index_of_one(1, 1, false, 4, 0);
+    let index = index_of_one(1, 1, false, 4, mask_crc32c(crc32c(&[0; 4])));
     let folder = Folder::of(FILE_NAME, data).with(INDEX_NAME, &index).with(DATA_NAME, &[0; 4]);
     walk(&TensorFlow, folder.clone(), FILE_NAME);
     walk(&TensorFlow, folder, "");

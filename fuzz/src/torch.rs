@@ -12,6 +12,11 @@ use weightlift_torch::Torch;
 
 /// How many storages the archive around a pickle has at most.
 const STORAGES: usize = 8;
+/// The data files of the fixtures' distributed checkpoint.
+const PARTS: [&[u8]; 2] = [
+    include_bytes!("../../tests/data/fixtures/torch/dcp_two_ranks/__0_0.distcp"),
+    include_bytes!("../../tests/data/fixtures/torch/dcp_two_ranks/__1_0.distcp"),
+];
 
 /// A zip archive.
 pub const ZIP: Target = Target {
@@ -28,12 +33,12 @@ pub const LEGACY: Target = Target {
 /// A pickle in a sound archive. Before it stand the number of storages and the length of each, two bytes.
 pub const PICKLE: Target = Target { seeds: Seeds::Fixtures(pickle_seeds), run: run_pickle };
 
-/// The metadata of a distributed checkpoint, beside a sound data file.
+/// The metadata of a distributed checkpoint, beside sound data files.
 pub const DISTRIBUTED: Target = Target {
     seeds: Seeds::Fixtures(|name, bytes| ending(name, bytes, &["/.metadata"])),
     run: |data| {
-        let part = include_bytes!("../../tests/data/fixtures/torch/dcp_two_ranks/__0_0.distcp");
-        walk(&Torch, Folder::of(".metadata", data).with("__0_0.distcp", part), ".metadata");
+        let folder = Folder::of(".metadata", data).with("__0_0.distcp", PARTS[0]).with("__1_0.distcp", PARTS[1]);
+        walk(&Torch, folder, ".metadata");
     },
 };
 
