@@ -87,6 +87,11 @@ pub fn open(path: impl AsRef<Path>) -> Result<Opened> {
 /// # Errors
 /// As [`open`].
 pub fn open_in(files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Opened> {
+    let given = path;
+    // A sharded set is named by its index, or by the name that its one file would have.
+    let index = PathBuf::from(format!("{}.index.json", path.display()));
+    let is_set = files.stat(path).is_err() && files.stat(&index).is_ok();
+    let path = if is_set { &index } else { path };
     let found = match recognise(files.as_ref(), path) {
         // A run that was killed while it gave its files their names is finished first.
         Err(error) if finish_interrupted(files.as_ref(), path)? => {
@@ -97,7 +102,7 @@ pub fn open_in(files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Res
     let (format, recognised) = found;
     let checkpoint = format.open(files.clone(), &recognised.path, options)?;
     let warnings = lying_extension(path, format).into_iter().collect();
-    Ok(Opened { files, checkpoint, format, path: path.to_path_buf(), warnings })
+    Ok(Opened { files, checkpoint, format, path: given.to_path_buf(), warnings })
 }
 
 fn recognise(files: &dyn Files, path: &Path) -> Result<(&'static dyn Format, Recognised)> {

@@ -3,7 +3,7 @@
 use crate::open::{Opened, formats};
 use std::path::{Path, PathBuf};
 use weightlift_convert::{Conversion, Options, Plan, Progress, Report, Resolved, Target};
-use weightlift_core::{Error, Format, Result};
+use weightlift_core::{Error, FileId, Format, Result};
 
 /// How a checkpoint is saved.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +48,8 @@ impl Opened {
     pub fn save_with(&self, plan: &Plan, output: &Path, save: &SaveOptions, progress: &dyn Progress) -> Result<Report> {
         let (resolved, target) = self.resolve(plan, output, save)?;
         let format = by_id(target.id)?;
+        let own = self.is_input(output, format);
+        self.check_output(output, own, &resolved, save)?;
         if save.options.shard_size.is_some() && !SHARDED.contains(&format.id()) {
             let message = format!(
                 "a {} is written as one file; sets of files are written as safetensors or TensorFlow \
@@ -57,23 +59,48 @@ impl Opened {
             return Err(Error::request(message));
         }
         let mut options = save.options.clone();
-        options.replace |= self.is_input(output, format);
+        options.replace |= own;
         let files = self.files.clone();
         let conversion = Conversion { files, input: self.checkpoint(), format, target: &target, output };
         weightlift_convert::convert(&conversion, resolved, &options, progress)
     }
 
-    /// Whether an output path names this checkpoint itself: its file, or the first of its files where the output
-    /// will be a set of the same kind. Another file of a set is not the input, but a part that it needs.
+    /// Whether an output path names this checkpoint itself: its one file, or the index of its set where a set of the
+    /// same kind will be written.
     fn is_input(&self, output: &Path, format: &dyn Format) -> bool {
         let own = self.checkpoint.files();
-        if own.len() > 1 && format.id() != self.format.id() {
-            return false;
-        }
-        let id = |path: &Path| self.files.stat(path).ok().map(|stat| stat.id);
+        let is_index =
+            |path: &&PathBuf| path.extension().is_some_and(|e| e == "index" || e == "json" || e == "metadata");
+        let named = match own.as_slice() {
+            [only] => Some(only),
+            several if format.id() == self.format.id() => several.iter().find(is_index),
+            _ => None,
+        };
+        let Some(named) = named.and_then(|path| self.identity(path)) else { return false };
         let with_index = PathBuf::from(format!("{}.index", output.display()));
-        let first = own.first().and_then(|file| id(file));
-        first.is_some() && [output, &with_index].into_iter().any(|path| id(path) == first)
+        [output, &with_index].into_iter().any(|path| self.identity(path) == Some(named))
+    }
+
+    fn identity(&self, path: &Path) -> Option<FileId> {
+        self.files.stat(path).ok().map(|stat| stat.id)
+    }
+
+    /// Refuses outputs that would cost the input something: a part of its set, or tensors that are left out.
+    fn check_output(&self, output: &Path, own: bool, resolved: &Resolved, save: &SaveOptions) -> Result<()> {
+        if output.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(Error::request("names a folder: give a file name in it").in_file(output));
+        }
+        let there = self.identity(output);
+        let part = there.is_some() && self.checkpoint.files().iter().any(|file| self.identity(file) == there);
+        if part && !own {
+            return Err(Error::request("is a part of the input, which needs it: write to another name").in_file(output));
+        }
+        if own && !resolved.left_out.is_empty() && !save.options.replace {
+            let count = resolved.left_out.len();
+            let error = Error::request(format!("the input would be replaced without {count} of its tensors"));
+            return Err(error.in_file(output).help("--force replaces it; another name keeps both"));
+        }
+        Ok(())
     }
 }
 

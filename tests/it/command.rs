@@ -132,8 +132,14 @@ fn steps_act_in_the_order_given() {
     assert_eq!(names(&["--include", "c", "--include", "**b"]), ["module.module.b", "c"]);
     let collide = weightlift(&["convert", path(&input), path(&dir.path().join("x.pt")), "--rename", "^.*$=same"]);
     assert_eq!(collide.status.code(), Some(2));
-    assert!(stderr(&collide).contains("two tensors would be called \"same\""), "{}", stderr(&collide));
-    for arguments in [["--exclude", "nothing"], ["--exclude", "**"], ["--rename", "nothing=x"], ["--dtype", "q*=f16"]] {
+    assert!(stderr(&collide).contains("3 tensors would be called \"same\""), "{}", stderr(&collide));
+    for arguments in [
+        ["--exclude", "nothing"],
+        ["--exclude", "**"],
+        ["--rename", "nothing=x"],
+        ["--dtype", "q*=f16"],
+        ["--dtype", "f64:f16"],
+    ] {
         let result = weightlift(&[&["convert", path(&input), path(&dir.path().join("x.pt"))], &arguments[..]].concat());
         assert_eq!(result.status.code(), Some(2), "{arguments:?}");
     }
@@ -181,6 +187,80 @@ fn existing_files_are_replaced_only_when_asked_or_when_they_are_the_input() {
     assert_eq!(part.status.code(), Some(2), "a part of the input is not the input: {}", stderr(&part));
     assert_eq!(halves(&bundle, "a"), [0x3c00, 0x4000]);
     assert_eq!(names_in(dir.path()), ["in.safetensors", "m.ckpt.data-00000-of-00001", "m.ckpt.index", "out.pt"]);
+}
+
+/// A part of a set is not the set: writing over it would cost the rest, forced or not.
+#[test]
+fn a_part_of_the_input_is_never_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in
+        ["safetensors/sharded/model.safetensors.index.json", "torch/hf_sharded_bin/pytorch_model.bin.index.json"]
+    {
+        let fixture = fixture(name);
+        for file in &fixture.files {
+            std::fs::copy(file, dir.path().join(file.file_name().unwrap())).unwrap();
+        }
+        let input = dir.path().join(fixture.path.file_name().unwrap());
+        let parts = weightlift::open(&input).unwrap().checkpoint().files().to_vec();
+        for part in parts.iter().filter(|part| !path(part).ends_with(".json")) {
+            for force in [&[][..], &["--force"]] {
+                let result = weightlift(&[&["convert", path(&input), path(part), "--dtype", "f16"], force].concat());
+                assert_eq!(result.status.code(), Some(2), "{}: {}", part.display(), stderr(&result));
+            }
+        }
+        let opened = weightlift::open(&input).unwrap();
+        for entry in &opened.catalog().entries {
+            opened.read(&entry.name).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_would_cost_the_input_tensors_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = fixture("torch/odd_keys.pt");
+    let input = dir.path().join("in.pt");
+    std::fs::copy(&fixture.path, &input).unwrap();
+    let equal = weightlift(&["convert", path(&input), path(&dir.path().join("o.safetensors"))]);
+    assert!(stderr(&equal).contains("tensors would be called \"a.b\""), "{}", stderr(&equal));
+    let skipped = dir.path().join("skipped.safetensors");
+    let result = weightlift(&["convert", path(&input), path(&skipped), "--skip-unsupported"]);
+    assert_eq!(result.status.code(), Some(0), "{}", stderr(&result));
+    assert!(stderr(&result).contains("another tensor would bear the same name"), "{}", stderr(&result));
+    assert!(weightlift::open(&skipped).unwrap().catalog().named("a.b").next().is_none());
+    let nothing = dir.path().join("only.pt");
+    let strings = path_of("tf/strings/model.ckpt");
+    let result = weightlift(&["convert", path(&strings), path(&nothing), "--include", "bin"]);
+    assert!(result.status.code() == Some(2) && !nothing.exists(), "{}", stderr(&result));
+}
+
+fn path_of(name: &str) -> PathBuf {
+    fixture(name).path
+}
+
+/// Relative paths and linked folders, as a person types them.
+#[test]
+fn a_set_is_replaced_by_its_relative_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = path_of("tf/bert_tiny/bert_model.ckpt");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weightlift"));
+        command.args(arguments).current_dir(dir.path()).output().unwrap()
+    };
+    for arguments in [
+        &["convert", path(&input), "a.ckpt", "--shard-size", "10kB"][..],
+        &["convert", "a.ckpt", "a.ckpt"],
+        &["convert", path(&input), "a.ckpt", "--shard-size", "5kB", "--force"],
+        &["convert", path(&input), "m.safetensors", "--shard-size", "10kB"],
+        &["convert", path(&input), "m.safetensors", "--force"],
+        &["ls", "m.safetensors"],
+    ] {
+        let result = run(arguments);
+        assert_eq!(result.status.code(), Some(0), "{arguments:?}: {}", stderr(&result));
+    }
+    assert_eq!(weightlift::open(dir.path().join("a.ckpt")).unwrap().catalog().entries.len(), 63);
+    let left: Vec<_> = names_in(dir.path()).into_iter().filter(|name| name.starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::target::Target;
 use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use weightlift_core::{
     BlobId, ByteOrder, ByteRange, Catalog, Checksum, DType, Entry, EntryId, Extent, Layout, Manifest, Origin, Output,
     Packing, Part, Region, Result, Shape, SourceId,
@@ -94,6 +94,30 @@ impl Blueprint {
             blueprint.plan_checks(catalog)?;
         }
         Ok(blueprint)
+    }
+
+    /// What to say of tensors that share a storage in the input and no longer do.
+    pub(crate) fn parted_note(&self, resolved: &Resolved, catalog: &Catalog) -> Option<String> {
+        let mut storages: HashMap<_, Vec<EntryId>> = HashMap::new();
+        for output in &resolved.outputs {
+            if let Ok([extent]) = catalog.entry(output.entry).extents()
+                && output.bytes > 0
+            {
+                storages.entry((extent.source, extent.bytes)).or_default().push(output.entry);
+            }
+        }
+        let mut shared: HashMap<BlobId, usize> = HashMap::new();
+        for output in &self.manifest.tensors {
+            output.parts.iter().for_each(|part| *shared.entry(part.blob).or_default() += 1);
+        }
+        let still_share = |output: &&Output| output.parts.iter().any(|part| shared[&part.blob] > 1);
+        let kept: HashSet<_> =
+            self.manifest.tensors.iter().filter(still_share).filter_map(|o| Some(o.origin?.entry)).collect();
+        let several = storages.values().filter(|entries| entries.len() > 1).flatten();
+        match several.filter(|entry| !kept.contains(entry)).count() {
+            0 => None,
+            count => Some(format!("{count} tensors shared storage with others and are now stored apart")),
+        }
     }
 
     fn add_job(&mut self, index: usize, output: &OutputSpec, catalog: &Catalog) -> Result<BlobId> {

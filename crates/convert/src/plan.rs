@@ -106,6 +106,16 @@ impl Plan {
         }
         let key_given = self.steps.iter().any(|step| matches!(step, Step::Key(_)));
         let mut resolved = target::fit(items.0, catalog, target)?;
+        if resolved.outputs.is_empty() && !catalog.entries.is_empty() {
+            let error = Error::request(format!("no tensor is left that {} can hold", target.name));
+            return Err(match resolved.left_out.first() {
+                Some(first) => error.help(format!("{:?}: {}", first.name, first.why)),
+                None => error,
+            });
+        }
+        if resolved.outputs.iter().try_fold(0u64, |sum, output| sum.checked_add(output.bytes)).is_none() {
+            return Err(Error::limit("the tensors together have more than 2^64 bytes"));
+        }
         // A subtree leaves what stands around it behind.
         resolved.carries_extras = catalog.format == target.id && !target.weights_only && !key_given;
         if !resolved.carries_extras {
@@ -254,6 +264,12 @@ impl Items {
                 count += 1;
             }
         }
+        let specific = rule.pattern.is_some() || rule.from.is_some();
+        if count == 0 && specific && !allow_unmatched {
+            let wanted = rule.from.map_or("floating-point".to_owned(), |from| from.to_string());
+            let error = Error::request(format!("--dtype {} matches no {wanted} tensor", rule.text()));
+            return Err(error.help(format!("write SRC:{} for tensors of another dtype", rule.to)));
+        }
         Ok(count)
     }
 }
@@ -331,6 +347,6 @@ pub struct Resolved {
 impl Resolved {
     /// Bytes of tensors to write.
     pub fn bytes(&self) -> u64 {
-        self.outputs.iter().map(|output| output.bytes).sum()
+        self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.bytes))
     }
 }

@@ -98,20 +98,21 @@ pub fn convert(
     let folder = folder_of(conversion.output);
     room_for(conversion.files.as_ref(), &folder, blueprint.manifest.bytes())?;
     let sources = Sources::new(conversion.files.as_ref(), conversion.input, &folder);
-    let bytes_read = blueprint.jobs.iter().map(Job::bytes).sum();
+    let bytes_read = blueprint.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes()));
     progress.begin(bytes_read);
     let run = Run::new(conversion, &blueprint, &sources, options, progress);
-    run.verify_apart()?;
     let mut write_options = WriteOptions::default();
     write_options.replace = options.replace;
     write_options.shard_size = options.shard_size;
     let manifest = blueprint.manifest.clone();
     let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
+    run.verify_apart()?;
     run.tiles(writer.as_ref())?;
     run.checks_passed()?;
     let casts = run.casts(&resolved)?;
     let mut written = writer.finish()?;
     let mut notes = resolved.warnings.clone();
+    notes.extend(blueprint.parted_note(&resolved, catalog));
     notes.append(&mut written.notes);
     Ok(Report {
         tensors: resolved.outputs.len(),
@@ -187,7 +188,7 @@ impl<'a> Run<'a> {
         Run { input: conversion.input, blueprint, sources, options, progress, tallies, lost: AtomicBool::new(false) }
     }
 
-    /// Verifies what no job reads exactly once, before the output is begun.
+    /// Verifies what no job reads exactly once, before the first tile is written.
     fn verify_apart(&self) -> Result<()> {
         let apart: Vec<&Check> = self.blueprint.checks.iter().filter(|check| check.digest.is_none()).collect();
         let of_format = if self.options.verify { self.blueprint.of_format.as_slice() } else { &[] };
@@ -381,7 +382,12 @@ impl<'a> Run<'a> {
         };
         std::thread::scope(|scope| {
             let others = self.options.threads.clamp(1, count.max(1)) - 1;
-            (0..others).for_each(|_| drop(scope.spawn(worker)));
+            // Where the system gives no more threads, those that there are do the work.
+            for _ in 0..others {
+                if std::thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                    break;
+                }
+            }
             worker();
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {

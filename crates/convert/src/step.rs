@@ -95,6 +95,10 @@ impl CastRule {
         CastRule { text: to.name().to_owned(), pattern: None, from: None, to }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn applies_to(&self, dtype: DType) -> bool {
         self.from.map_or(dtype.is_float(), |from| from == dtype)
     }

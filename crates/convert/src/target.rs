@@ -2,7 +2,6 @@
 
 use crate::plan::{Change, Item, LeftOut, OutputSpec, Resolved};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use weightlift_core::{Capabilities, Catalog, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
 use weightlift_kernels::cast::CastPair;
 
@@ -51,7 +50,7 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
             }
         }
     }
-    names_differ(&resolved.outputs, catalog, target)?;
+    part_equal_names(&mut resolved, &mut refused, catalog, target)?;
     if !refused.is_empty() && !target.skip_unsupported {
         return Err(list(&refused, target));
     }
@@ -76,7 +75,9 @@ fn fate(item: &Item, catalog: &Catalog, target: &Target) -> Fate {
         };
     }
     let wanted = item.mark.unwrap_or(entry.dtype);
-    let Some((to, packing)) = home(wanted, target) else {
+    // What was asked for is written as it was asked for; only what a tensor has by itself may become a plain integer.
+    let home = home(wanted, target).filter(|(to, _)| item.mark.is_none() || *to == wanted);
+    let Some((to, packing)) = home else {
         return Fate::Refused(format!("a {} cannot hold {wanted}", target.name));
     };
     match change(entry, to, packing) {
@@ -152,26 +153,66 @@ fn change(entry: &Entry, to: DType, packing: Packing) -> Option<Change> {
     CastPair::new(entry.dtype, to).filter(|_| castable).map(Change::Cast)
 }
 
-fn names_differ(outputs: &[OutputSpec], catalog: &Catalog, target: &Target) -> Result<()> {
-    let mut seen = HashMap::new();
-    for output in outputs {
-        let key = if target.capabilities.nests { Key::Path(&output.path) } else { Key::Name(&output.name) };
-        match seen.entry(key) {
-            Slot::Vacant(slot) => drop(slot.insert(output)),
-            Slot::Occupied(first) => {
-                let (a, b) = (catalog.entry(first.get().entry), catalog.entry(output.entry));
-                let message = format!("two tensors would be called {:?}: {:?} and {:?}", output.name, a.name, b.name);
-                return Err(Error::request(message).help("rename one of them or leave it out with --exclude"));
-            }
-        }
+/// Takes tensors of one name out of the outputs: an error, or with `--skip-unsupported` left out all of them, since
+/// none has a better right to the name.
+fn part_equal_names(
+    resolved: &mut Resolved,
+    refused: &mut Vec<LeftOut>,
+    catalog: &Catalog,
+    target: &Target,
+) -> Result<()> {
+    let key = |output: &OutputSpec| match target.capabilities.nests {
+        true => Key::Path(output.path.clone()),
+        false => Key::Name(output.name.clone()),
+    };
+    let mut counts: HashMap<Key, usize> = HashMap::with_capacity(resolved.outputs.len());
+    resolved.outputs.iter().for_each(|output| *counts.entry(key(output)).or_default() += 1);
+    if counts.len() == resolved.outputs.len() {
+        return Ok(());
     }
+    let outputs = std::mem::take(&mut resolved.outputs);
+    let (equal, apart): (Vec<_>, Vec<_>) = outputs.into_iter().partition(|output| counts[&key(output)] > 1);
+    resolved.outputs = apart;
+    if !target.skip_unsupported {
+        return Err(equal_names(&equal, catalog));
+    }
+    let left_out = |output: OutputSpec| LeftOut {
+        name: output.name,
+        dtype: output.from,
+        why: "another tensor would bear the same name".into(),
+    };
+    refused.extend(equal.into_iter().map(left_out));
     Ok(())
 }
 
+fn equal_names(equal: &[OutputSpec], catalog: &Catalog) -> Error {
+    const SHOWN: usize = 5;
+    let mut names: Vec<&str> = equal.iter().map(|output| output.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let one = |name: &&str| {
+        let same: Vec<_> = equal.iter().filter(|output| output.name == **name).collect();
+        let paths: Vec<_> =
+            same.iter().map(|output| format!("{:?}", keys(&catalog.entry(output.entry).path))).collect();
+        let count = if paths.len() == 2 { "two".to_owned() } else { paths.len().to_string() };
+        format!("{count} tensors would be called {name:?}: {}", paths.join(" and "))
+    };
+    let mut list: Vec<_> = names.iter().take(SHOWN).map(one).collect();
+    if names.len() > SHOWN {
+        list.push(format!("and {} more names", names.len() - SHOWN));
+    }
+    Error::request(list.join("; ")).help("rename some of them; --skip-unsupported leaves them out")
+}
+
+/// The keys of a path, so that paths which join to one name can be told apart.
+fn keys(path: &KeyPath) -> Vec<String> {
+    path.0.iter().map(ToString::to_string).collect()
+}
+
 #[derive(PartialEq, Eq, Hash)]
-enum Key<'a> {
-    Path(&'a KeyPath),
-    Name(&'a str),
+enum Key {
+    Path(KeyPath),
+    Name(String),
 }
 
 fn list(refused: &[LeftOut], target: &Target) -> Error {

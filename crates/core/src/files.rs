@@ -137,6 +137,15 @@ pub trait Files: Send + Sync + Debug {
     /// As the operating system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a new file the permissions of the one that it will replace.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Ok(())
+    }
+
     /// Removes a file.
     ///
     /// # Errors

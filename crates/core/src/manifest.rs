@@ -106,6 +106,6 @@ impl Manifest {
 
     /// Bytes of all blobs.
     pub fn bytes(&self) -> u64 {
-        self.blobs.iter().map(|blob| blob.bytes).sum()
+        self.blobs.iter().fold(0, |sum, blob| sum.saturating_add(blob.bytes))
     }
 }

@@ -54,6 +54,10 @@ impl Commit {
             ErrorKind::NotFound => Error::io("cannot write: its folder does not exist", path, error),
             _ => Error::io("cannot write", path, error),
         })?;
+        if self.files.stat(&target).is_ok() {
+            // Weights that were private stay so; a file system without permissions has nothing to keep.
+            let _ = self.files.copy_permissions(&target, &temporary);
+        }
         let sink = Arc::new(FileSink::new(self.files.clone(), file, path.to_path_buf()));
         self.staged.push(Staged { temporary, target, sink: sink.clone() });
         Ok(sink)
@@ -61,7 +65,7 @@ impl Commit {
 
     /// Marks a file of the replaced set that the new one no longer has.
     pub fn remove_on_commit(&mut self, path: PathBuf) {
-        self.stale.push(path);
+        self.stale.push(self.in_real_folder(&path).unwrap_or(path));
     }
 
     /// Gives all files their names, `index` last. Answers the paths and lengths, index first.
@@ -108,13 +112,26 @@ impl Commit {
 
     fn target_of(&self, path: &Path) -> Result<PathBuf> {
         match self.files.stat(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_path_buf()),
+            Err(error) if error.kind() == ErrorKind::NotFound => self.in_real_folder(path),
             Err(error) => Err(Error::io("cannot write", path, error)),
             Ok(stat) if stat.kind != FileKind::File => {
                 Err(Error::request("is not a regular file: it is not replaced").in_file(path))
             }
             Ok(_) if !self.replace => Err(Error::request("exists already").in_file(path).help("--force replaces it")),
             Ok(_) => self.files.resolve(path).map_err(|error| Error::io("cannot resolve", path, error)),
+        }
+    }
+
+    /// The same file by its folder's real path, so that the files of a set are seen to lie in one folder however
+    /// they are reached.
+    fn in_real_folder(&self, path: &Path) -> Result<PathBuf> {
+        let (dir, name) = split(path)?;
+        match self.files.resolve(&dir) {
+            Ok(dir) => Ok(dir.join(name)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(Error::io("cannot write: its folder does not exist", path, error))
+            }
+            Err(error) => Err(Error::io("cannot write", path, error)),
         }
     }
 
@@ -144,23 +161,36 @@ pub(crate) fn split(path: &Path) -> Result<(PathBuf, OsString)> {
 }
 
 fn temporary_name(name: &OsString) -> OsString {
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
+    let mut temporary = temporary_prefix(name);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    temporary.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
+    temporary.push(format!("{}-{number}{TEMPORARY}", std::process::id()));
     temporary
+}
+
+/// What the temporary names of a file begin with. Long names are cut: a name has at most 255 bytes.
+fn temporary_prefix(name: &OsString) -> OsString {
+    const LONGEST: usize = 180;
+    let mut prefix = OsString::from(".");
+    match name.len() <= LONGEST {
+        true => prefix.push(name),
+        false => prefix.push(name.to_string_lossy().chars().take(LONGEST / 4).collect::<String>()),
+    }
+    prefix.push(".");
+    prefix
+}
+
+/// Whether `name` is a temporary name of the file `of`.
+pub(crate) fn is_temporary(name: &OsString, of: &OsString) -> bool {
+    let (name, prefix) = (name.as_encoded_bytes(), temporary_prefix(of));
+    let middle = name.strip_prefix(prefix.as_encoded_bytes()).and_then(|rest| rest.strip_suffix(TEMPORARY.as_bytes()));
+    middle.is_some_and(|middle| !middle.is_empty() && middle.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
 }
 
 /// Removes temporary files of earlier runs that were killed while they wrote `name`.
 fn remove_abandoned(files: &dyn Files, dir: &Path, name: &OsString) {
-    let mut prefix = OsString::from(".");
-    prefix.push(name);
-    prefix.push(".");
     for other in files.list(dir).unwrap_or_default() {
-        let bytes = other.as_encoded_bytes();
-        let ours = bytes.starts_with(prefix.as_encoded_bytes()) && bytes.ends_with(TEMPORARY.as_bytes());
         let path = dir.join(&other);
-        if ours && files.is_abandoned(&path).unwrap_or(false) {
+        if is_temporary(&other, name) && files.is_abandoned(&path).unwrap_or(false) {
             let _ = files.remove(&path);
         }
     }

@@ -1,7 +1,7 @@
 //! The list of renames of a commit under way, on disk, so that the next run can finish it.
 
 use crate::FileSource;
-use crate::commit::split;
+use crate::commit::{is_temporary, split};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,19 @@ impl Journal {
     pub(crate) fn write(&self, files: &dyn Files) -> Result<Arc<dyn WriteAt>> {
         let path = self.hidden(JOURNAL);
         let draft = self.hidden(".weightlift-journal-draft");
-        let write = || {
+        for begun in [&draft, &path] {
+            if exists(files, begun) && !files.is_abandoned(begun).unwrap_or(true) {
+                return Err(Error::request("another run is writing there").in_file(self.dir.join(self.index())));
+            }
+        }
+        let _ = files.remove(&draft);
+        let file = files.create(&draft).map_err(|error| Error::io("cannot write the journal", &path, error))?;
+        // Whoever has the draft is the only one to go on; what went on before has its journal.
+        if exists(files, &path) {
             let _ = files.remove(&draft);
-            let file = files.create(&draft)?;
+            return Err(Error::request("another run is writing there").in_file(self.dir.join(self.index())));
+        }
+        let write = || {
             let text = self.to_text();
             let mut done = 0;
             while done < text.len() {
@@ -65,12 +75,15 @@ impl Journal {
             file.sync()?;
             files.rename(&draft, &path)?;
             files.sync_dir(&self.dir)?;
-            Ok(file)
+            Ok(())
         };
-        write().map_err(|error| {
-            let _ = files.remove(&draft);
-            Error::io("cannot write the journal", &path, error)
-        })
+        match write() {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                let _ = files.remove(&draft);
+                Err(Error::io("cannot write the journal", &path, error))
+            }
+        }
     }
 
     /// Does what is left to do; doing it twice is the same as doing it once.
@@ -101,8 +114,32 @@ impl Journal {
             let _ = files.remove(&self.dir.join(name));
         }
         let _ = files.remove(&self.hidden(ASIDE));
-        files.remove(&self.hidden(JOURNAL)).map_err(|error| failed(&index, error))?;
-        Ok(())
+        match files.remove(&self.hidden(JOURNAL)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&index, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a journal found in a folder can be one that a commit wrote: it bears its index's name, renames only
+    /// temporary files to their own names, and removes only files of the same set. A folder may come from a stranger.
+    fn is_ours(&self, path: &Path) -> bool {
+        let index = self.index().to_string_lossy().into_owned();
+        let stem = index.strip_suffix(".index").or_else(|| index.strip_suffix(".index.json")).unwrap_or(&index);
+        let base = stem.rsplit_once('.').map_or(stem, |(base, _)| base);
+        let shard = |name: &str, of: &str| {
+            let rest = name.strip_prefix(of).unwrap_or_default();
+            rest.starts_with(".data-")
+                || rest == ".index.json"
+                || (rest.starts_with('-') && rest.contains("-of-"))
+                || name == stem
+        };
+        let of_set = |name: &OsString| {
+            let name = name.to_string_lossy();
+            shard(&name, stem) || shard(&name, base)
+        };
+        *path == self.hidden(JOURNAL)
+            && self.renames.iter().all(|(from, to)| is_temporary(from, to))
+            && self.stale.iter().all(of_set)
     }
 
     fn to_text(&self) -> String {
@@ -149,7 +186,7 @@ fn read(files: &dyn Files, dir: &Path, path: &Path) -> Result<Journal> {
     let source = FileSource::open(files, path)?;
     let text = source.read_vec(ByteRange::new(0, source.len())?, LIMIT)?;
     let journal = std::str::from_utf8(&text).ok().and_then(|text| Journal::from_text(dir, text));
-    journal.ok_or_else(|| {
+    journal.filter(|journal| journal.is_ours(path)).ok_or_else(|| {
         let error = Error::malformed("is a damaged journal of an interrupted output").in_file(path);
         error.help("remove it together with the unfinished output")
     })

@@ -50,6 +50,10 @@ impl Files for RealFiles {
     }
 
     fn is_abandoned(&self, path: &Path) -> io::Result<bool> {
+        // Opening a pipe would wait for its other end.
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Ok(false);
+        }
         match File::open(path)?.try_lock() {
             Ok(()) => Ok(true),
             Err(fs::TryLockError::WouldBlock) => Ok(false),
@@ -59,6 +63,10 @@ impl Files for RealFiles {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::set_permissions(to, fs::metadata(from)?.permissions())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -106,6 +106,89 @@ fn a_dropped_commit_leaves_nothing() {
     assert!(names(dir.path()).is_empty());
 }
 
+/// However a set is named, by a relative path or through a linked folder, its files are seen to lie in one folder.
+#[cfg(unix)]
+#[test]
+fn a_set_is_replaced_through_a_linked_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("real")).unwrap();
+    let linked = dir.path().join("linked");
+    std::os::unix::fs::symlink("real", &linked).unwrap();
+    write_set(real(), &linked, "old!", None).unwrap();
+    fs::remove_file(linked.join("set.data-1")).unwrap();
+    fs::write(linked.join("set.data-2"), "stale").unwrap();
+    write_set(real(), &linked, "new", Some("set.data-2")).unwrap();
+    assert_eq!(read_set(&linked).unwrap(), ["new", "new", "new"]);
+    assert_eq!(names(&linked), ["set.data-0", "set.data-1", "set.index"]);
+}
+
+/// A folder from a stranger may hold a journal: it moves and removes nothing but what a commit of its own would.
+#[cfg(unix)]
+#[test]
+fn a_foreign_journal_is_not_obeyed() {
+    let journals = [
+        ("x", "rename precious b\nend\n"),
+        ("b", "rename precious b\nend\n"),
+        ("b", "rename .b.1-2.weightlift-tmp b\nremove precious\nend\n"),
+        ("b.index", "rename .b.index.1-2.weightlift-tmp b.index\nremove precious\nend\n"),
+    ];
+    for (index, lines) in journals {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("precious"), "kept").unwrap();
+        fs::write(dir.path().join(".b.1-2.weightlift-tmp"), "new").unwrap();
+        fs::write(dir.path().join(".b.index.1-2.weightlift-tmp"), "new").unwrap();
+        let name = format!(".{index}.weightlift-journal");
+        fs::write(dir.path().join(name), format!("weightlift journal 1\n{lines}")).unwrap();
+        assert!(recover(&real_files(), dir.path()).is_err(), "{lines}");
+        assert_eq!(fs::read(dir.path().join("precious")).unwrap(), b"kept");
+        assert!(!dir.path().join("b").exists() && !dir.path().join("b.index").exists());
+    }
+}
+
+/// Two runs on one set: one goes through, the other says that it cannot; what is left is one of both, whole.
+#[test]
+fn two_runs_at_once_leave_one_whole_set() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        write_set(real(), dir.path(), "old!", None).unwrap();
+        let folder = dir.path();
+        std::thread::scope(|scope| {
+            let run = |content| scope.spawn(move || write_set(real(), folder, content, None));
+            let runs = ["one", "two"].map(run);
+            let done = runs.map(|run| run.join().unwrap());
+            assert!(done.iter().any(Result::is_ok), "{done:?}");
+        });
+        let seen = read_set(dir.path()).unwrap();
+        assert!(seen.iter().all(|content| *content == seen[0]), "{seen:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn private_files_stay_private_and_pipes_are_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let pipe = dir.path().join(".x.weightlift-journal");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut commit = Commit::new(real(), true);
+    commit.create(&path).unwrap().write_all_at(b"new", 0).unwrap();
+    commit.commit(None).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn long_names_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("n".repeat(250));
+    let mut commit = Commit::new(real(), false);
+    commit.create(&path).unwrap();
+    commit.commit(None).unwrap();
+    assert!(path.exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn an_output_that_is_a_link_stays_a_link() {

@@ -46,8 +46,6 @@ pub(crate) enum Tensor {
 struct Call<'a> {
     rebuild: Rebuild,
     args: &'a [NodeId],
-    /// The tuple of the arguments.
-    holder: NodeId,
     remarks: Vec<String>,
 }
 
@@ -96,7 +94,7 @@ pub(crate) fn requires_grad(graph: &Graph, node: NodeId) -> bool {
 /// `Malformed` where its arguments make no tensor.
 pub(crate) fn read(graph: &Graph, node: NodeId) -> Result<Option<Tensor>> {
     if let Some(args) = legacy_state(graph, node) {
-        return view(graph, &Call { rebuild: Rebuild::V1, args, holder: node, remarks: Vec::new() }).map(Some);
+        return view(graph, &Call { rebuild: Rebuild::V1, args, remarks: Vec::new() }).map(Some);
     }
     let Some(call) = unwrap(graph, node)? else { return Ok(None) };
     let arg = |at: usize| call.args.get(at).copied();
@@ -156,7 +154,7 @@ fn unwrap(graph: &Graph, node: NodeId) -> Result<Option<Call<'_>>> {
                 let what = inner.map_or("nothing".into(), |&inner| graph.describe(inner));
                 return Err(Error::malformed(format!("a parameter is made from {what} instead of a tensor")));
             }
-            _ => return Ok(Some(Call { rebuild, args, holder, remarks })),
+            _ => return Ok(Some(Call { rebuild, args, remarks })),
         }
     }
 }

@@ -128,7 +128,7 @@ pub(crate) struct ConvertArgs {
 pub(crate) enum OnOverflow {
     /// Write nothing, and name the tensors and counts
     Error,
-    /// Infinity
+    /// The new dtype's infinity, or its NaN where it has none
     Inf,
     /// The largest finite value
     Saturate,

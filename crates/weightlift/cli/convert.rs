@@ -42,7 +42,7 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
     print_plan(&opened, &resolved, out)?;
     let bytes = show::bytes(resolved.bytes());
     let tensors = show::count(resolved.outputs.len(), "tensor");
-    writeln!(out, "\n{}: {tensors}, {bytes} as a {}", args.output.display(), target.name)?;
+    writeln!(out, "\n{}: {tensors}, {bytes} as a {}", show::plain(&args.output.display().to_string()), target.name)?;
     for (step, count) in &resolved.matches {
         writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
     }

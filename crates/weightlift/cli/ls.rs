@@ -56,7 +56,7 @@ fn print(opened: &Opened, chosen: &[&Entry], out: &mut dyn Write) -> anyhow::Res
     let align = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
     show::table(out, ["NAME", "DTYPE", "SHAPE", "BYTES", ""], align, &rows)?;
     let by_dtype = totals(chosen);
-    let bytes = by_dtype.iter().map(|(_, _, bytes)| bytes).sum();
+    let bytes = by_dtype.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes));
     let parts: Vec<_> =
         by_dtype.iter().map(|(dtype, count, bytes)| format!("{count} {dtype} ({})", show::bytes(*bytes))).collect();
     let (tensors, total) = (show::count(chosen.len(), "tensor"), show::bytes(bytes));
@@ -117,7 +117,7 @@ fn to_json(opened: &Opened, chosen: &[&Entry]) -> Value {
         "tensors": chosen.iter().map(|entry| entry_to_json(entry)).collect::<Vec<_>>(),
         "totals": {
             "tensors": chosen.len(),
-            "bytes": by_dtype.iter().map(|(_, _, bytes)| bytes).sum::<u64>(),
+            "bytes": by_dtype.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes)),
             "dtypes": dtypes,
         },
         "beside": catalog.beside,
