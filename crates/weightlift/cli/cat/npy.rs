@@ -4,7 +4,7 @@ use super::read::Reader;
 use super::slice::Target;
 use std::path::Path;
 use weightlift::Opened;
-use weightlift_core::{DType, Error, Result};
+use weightlift_core::{DType, Error, Packing, Result};
 use weightlift_io::Commit;
 
 /// Writes the selected part as an array. Answers what the user should know, a line each.
@@ -26,6 +26,9 @@ pub(super) fn write(opened: &Opened, target: &Target, path: &Path, replace: bool
     let mut commit = Commit::new(opened.files().clone(), replace);
     let sink = commit.create(path)?;
     let mut at = header.len() as u64;
+    // A few bytes can expand to more than any disk has: that shows before the first of them is written.
+    let values = dtype.bytes(shape.elements(), Packing::Dense).and_then(|bytes| bytes.checked_add(at));
+    sink.reserve(values.ok_or_else(|| in_tensor(Error::limit("more than 2^63 bytes")))?)?;
     sink.write_all_at(&header, 0)?;
     reader.blocks::<Error>(&target.selection, &mut |block| {
         let bytes = extended(entry.dtype, block);
