@@ -31,7 +31,7 @@ smoke() {
     local target=$1 log=$logs/$1.log corpus=$logs/$1.corpus
     rm -rf "$corpus"
     WEIGHTLIFT_FUZZ_SEEDS=$corpus "$binaries/$target" > "$log" 2>&1
-    RUST_BACKTRACE=1 "$binaries/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -max_len=32768 \
+    RUST_BACKTRACE=1 "$binaries/$target" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 -max_len=32768 \
         -print_final_stats=1 -artifact_prefix="artifacts/$target-" "$corpus" > "$log" 2>&1
 }
 
