@@ -131,14 +131,12 @@ fn unwrap(graph: &Graph, node: NodeId) -> Result<Option<Call<'_>>> {
     loop {
         let Some(object) = graph.object(node) else { return Ok(None) };
         let Some(mut rebuild) = rebuild_of(graph, object.callable) else { return Ok(None) };
-        let mut holder = object.args;
-        let mut args = graph.items(holder).unwrap_or_default();
+        let mut args = graph.items(object.args).unwrap_or_default();
         while rebuild == Rebuild::FromType {
             let &[function, class, inner, ..] = args else {
                 return Err(Error::malformed("a tensor of another type with fewer than three arguments"));
             };
             remark_class(graph, class, &mut remarks);
-            holder = inner;
             args = graph.items(inner).unwrap_or_default();
             match rebuild_of(graph, function) {
                 Some(inner) => rebuild = inner,
