@@ -131,6 +131,18 @@ pub trait Files: Send + Sync + Debug {
     /// As the operating system says.
     fn is_abandoned(&self, path: &Path) -> io::Result<bool>;
 
+    /// Removes a file that [`Files::is_abandoned`]; answers whether it did. Nobody can take the file up in between.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn remove_if_abandoned(&self, path: &Path) -> io::Result<bool> {
+        let abandoned = self.is_abandoned(path)?;
+        if abandoned {
+            self.remove(path)?;
+        }
+        Ok(abandoned)
+    }
+
     /// Renames a file, replacing what bears the new name.
     ///
     /// # Errors

@@ -99,6 +99,11 @@ impl Commit {
     }
 
     fn commit_set(&mut self) -> Result<()> {
+        for staged in &self.staged {
+            // A set is begun only with all its files at hand: a missing one must not pass for one that has its name.
+            let path = staged.sink.path();
+            self.files.stat(&staged.temporary).map_err(|error| Error::io("lost its temporary file", path, error))?;
+        }
         let renames = self.staged.iter().map(|staged| (staged.temporary.clone(), staged.target.clone())).collect();
         let stale = std::mem::take(&mut self.stale);
         let journal = Journal::new(renames, stale)?;
@@ -190,8 +195,8 @@ pub(crate) fn is_temporary(name: &OsString, of: &OsString) -> bool {
 fn remove_abandoned(files: &dyn Files, dir: &Path, name: &OsString) {
     for other in files.list(dir).unwrap_or_default() {
         let path = dir.join(&other);
-        if is_temporary(&other, name) && files.is_abandoned(&path).unwrap_or(false) {
-            let _ = files.remove(&path);
+        if is_temporary(&other, name) {
+            let _ = files.remove_if_abandoned(&path);
         }
     }
 }

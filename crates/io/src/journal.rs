@@ -56,7 +56,7 @@ impl Journal {
                 return Err(Error::request("another run is writing there").in_file(self.dir.join(self.index())));
             }
         }
-        let _ = files.remove(&draft);
+        let _ = files.remove_if_abandoned(&draft);
         let file = files.create(&draft).map_err(|error| Error::io("cannot write the journal", &path, error))?;
         // Whoever has the draft is the only one to go on; what went on before has its journal.
         if exists(files, &path) {

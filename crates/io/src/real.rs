@@ -43,10 +43,15 @@ impl Files for RealFiles {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        // A file system without locks only loses the tidying up after a killed run.
-        let _ = file.try_lock();
-        Ok(Arc::new(RealFile(file)))
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+            // A file system without locks only loses the tidying up after a killed run.
+            let locked = file.lock().is_ok();
+            // Another run may have taken the new file for an abandoned one before it was locked.
+            if !locked || is_still_there(path, &file)? {
+                return Ok(Arc::new(RealFile(file)));
+            }
+        }
     }
 
     fn is_abandoned(&self, path: &Path) -> io::Result<bool> {
@@ -59,6 +64,18 @@ impl Files for RealFiles {
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn remove_if_abandoned(&self, path: &Path) -> io::Result<bool> {
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Ok(false);
+        }
+        let file = File::open(path)?;
+        let locked = file.try_lock().is_ok();
+        if locked {
+            fs::remove_file(path)?;
+        }
+        Ok(locked)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -114,6 +131,15 @@ impl WriteAt for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
+    }
+}
+
+/// Whether the path still leads to this open file.
+fn is_still_there(path: &Path, file: &File) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(there) => Ok(identity(path, &there)? == identity(path, &file.metadata()?)?),
     }
 }
 

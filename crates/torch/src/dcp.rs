@@ -54,7 +54,12 @@ struct Reader<'a> {
     opened: HashMap<String, SourceId>,
     entries: Vec<Entry>,
     beside: Vec<String>,
+    /// Bytes of the slices read so far.
+    loaded: u64,
 }
+
+/// Bytes of slices that may be read in a checkpoint of any size.
+const MOST_LOADED: u64 = 16 << 20;
 
 /// Opens a distributed checkpoint by its metadata.
 pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<TorchCheckpoint> {
@@ -73,6 +78,7 @@ pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<To
         opened: HashMap::new(),
         entries: Vec::new(),
         beside: Vec::new(),
+        loaded: 0,
     };
     reader.read(root).map_err(|error| error.in_file(path))?;
     let Reader { spaces, entries, beside, opened, .. } = reader;
@@ -155,6 +161,12 @@ impl Reader<'_> {
         }
         let file = self.file(&slice.path)?;
         let range = ByteRange::new(slice.offset, slice.length)?;
+        // A sound checkpoint names each slice once; naming a large one again and again would never end.
+        self.loaded = self.loaded.saturating_add(slice.length);
+        let total: u64 = self.spaces.files().iter().map(FileSource::len).sum();
+        if self.loaded > MOST_LOADED.saturating_add(total.saturating_mul(8)) {
+            return Err(Error::limit("its slices are named again and again"));
+        }
         let objects = zip::load(&mut self.spaces, file, range, self.limits)?;
         Ok(objects.listing.entries)
     }

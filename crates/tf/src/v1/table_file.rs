@@ -4,6 +4,7 @@ use crate::table::{self, Block, Footer, Handle, TRAILER};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weightlift_core::{ByteRange, Error, Files, Limits, Result};
 use weightlift_io::FileSource;
@@ -14,6 +15,8 @@ const IN_MEMORY: u64 = 4 << 20;
 /// Values up to this size are read over rather than jumped over.
 const READ_OVER: u64 = 1 << 16;
 const STORED: u8 = 0;
+/// Bytes that may be looked through in a file of any size before look-ups are given up.
+const MOST_SEARCHED: u64 = 4 << 30;
 
 /// An open table.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(super) struct TableFile {
     limits: Limits,
     /// For every block a key not below its last one, and where it lies.
     directory: Vec<(Vec<u8>, Handle)>,
+    /// Bytes looked through so far: keys that are not there make every look-up walk a whole block.
+    searched: AtomicU64,
     /// The block read last.
     recent: Mutex<Option<(u64, Arc<Vec<u8>>)>>,
 }
@@ -64,7 +69,13 @@ impl TableFile {
     pub(super) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<TableFile> {
         let source = FileSource::open(files, path)?;
         let directory = read_directory(&source, limits).map_err(|error| error.in_file(path))?;
-        Ok(TableFile { source, limits: limits.clone(), directory, recent: Mutex::new(None) })
+        Ok(TableFile {
+            source,
+            limits: limits.clone(),
+            directory,
+            searched: AtomicU64::new(0),
+            recent: Mutex::new(None),
+        })
     }
 
     /// The path of the file.
@@ -97,6 +108,11 @@ impl TableFile {
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Value>> {
         let at = self.directory.partition_point(|(last, _)| last.as_slice() < key);
         let Some((_, handle)) = self.directory.get(at) else { return Ok(None) };
+        let searched = self.searched.fetch_add(handle.size, Ordering::Relaxed);
+        // A sound file is looked through a few times over: one walk of a block for each of its values.
+        if searched > MOST_SEARCHED.saturating_add(self.source.len().saturating_mul(64)) {
+            return Err(Error::limit("its values are spread so that finding them takes too long").in_file(self.path()));
+        }
         let found =
             if handle.size <= IN_MEMORY { self.find_in_memory(*handle, key) } else { self.find_in_file(*handle, key) };
         found.map_err(|error| error.in_file(self.path()).at(handle.offset))
