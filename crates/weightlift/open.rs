@@ -158,7 +158,7 @@ fn hex(head: &[u8]) -> String {
 
 /// Names beside a path that names nothing, that begin alike.
 fn near_names(files: &dyn Files, path: &Path) -> Vec<String> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = weightlift_io::folder_of(path);
     let Some(wanted) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let stem = wanted.split('.').next().unwrap_or(wanted);
     let mut near: Vec<String> =
@@ -170,7 +170,7 @@ fn near_names(files: &dyn Files, path: &Path) -> Vec<String> {
 }
 
 fn finish_interrupted(files: &dyn Files, path: &Path) -> Result<bool> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = weightlift_io::folder_of(path);
     let mut finished = 0;
     for folder in [path, parent] {
         if files.stat(folder).is_ok_and(|stat| stat.kind == FileKind::Dir) {

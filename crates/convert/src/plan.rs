@@ -338,8 +338,6 @@ pub struct Resolved {
     pub not_carried: Vec<String>,
     /// Each step with the number of tensors it concerned.
     pub matches: Vec<(String, usize)>,
-    /// What a user should know.
-    pub warnings: Vec<String>,
     /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.
     pub suggested_key: Option<(String, usize)>,
 }

@@ -38,6 +38,8 @@ pub struct Report {
     pub left_out: Vec<LeftOut>,
     /// What the input has beside tensors and the output has not, a line each.
     pub not_carried: Vec<String>,
+    /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.
+    pub suggested_key: Option<(String, usize)>,
     /// What else a user should know.
     pub notes: Vec<String>,
 }

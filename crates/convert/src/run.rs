@@ -4,14 +4,14 @@ use crate::blueprint::{Blueprint, Check, Job, Way};
 use crate::plan::Resolved;
 use crate::report::{CastReport, Report};
 use crate::target::Target;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
     ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, Files, Format, Result, WriteOptions,
 };
-use weightlift_io::{AlignedBuffer, Scratch, Sources, mismatch, read_box, verify_range};
+use weightlift_io::{AlignedBuffer, Scratch, Sources, folder_of, mismatch, read_box, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
@@ -96,8 +96,8 @@ pub fn convert(
     let catalog = conversion.input.catalog();
     let blueprint = Blueprint::new(&resolved, catalog, conversion.target, options.verify)?;
     let folder = folder_of(conversion.output);
-    room_for(conversion.files.as_ref(), &folder, blueprint.manifest.bytes())?;
-    let sources = Sources::new(conversion.files.as_ref(), conversion.input, &folder);
+    room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
+    let sources = Sources::new(conversion.files.as_ref(), conversion.input, folder);
     let bytes_read = blueprint.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes()));
     progress.begin(bytes_read);
     let run = Run::new(conversion, &blueprint, &sources, options, progress);
@@ -111,8 +111,7 @@ pub fn convert(
     run.checks_passed()?;
     let casts = run.casts(&resolved)?;
     let mut written = writer.finish()?;
-    let mut notes = resolved.warnings.clone();
-    notes.extend(blueprint.parted_note(&resolved, catalog));
+    let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalog).into_iter().collect();
     notes.append(&mut written.notes);
     Ok(Report {
         tensors: resolved.outputs.len(),
@@ -123,14 +122,9 @@ pub fn convert(
         kept: kept(&resolved),
         left_out: resolved.left_out,
         not_carried: resolved.not_carried,
+        suggested_key: resolved.suggested_key,
         notes,
     })
-}
-
-/// The folder of a path; the current one for a bare name.
-fn folder_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new(".")).to_path_buf()
 }
 
 fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
@@ -191,7 +185,7 @@ impl<'a> Run<'a> {
     /// Verifies what no job reads exactly once, before the first tile is written.
     fn verify_apart(&self) -> Result<()> {
         let apart: Vec<&Check> = self.blueprint.checks.iter().filter(|check| check.digest.is_none()).collect();
-        let of_format = if self.options.verify { self.blueprint.of_format.as_slice() } else { &[] };
+        let of_format = &self.blueprint.of_format;
         self.parallel(
             apart.len() + of_format.len(),
             || (),

@@ -161,8 +161,12 @@ impl Drop for Commit {
 /// The folder and the name of a file.
 pub(crate) fn split(path: &Path) -> Result<(PathBuf, OsString)> {
     let name = path.file_name().ok_or_else(|| Error::request("names no file").in_file(path))?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok((dir.to_path_buf(), name.to_os_string()))
+    Ok((folder_of(path).to_path_buf(), name.to_os_string()))
+}
+
+/// The folder of a path; the current one for a bare name.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn temporary_name(name: &OsString) -> OsString {

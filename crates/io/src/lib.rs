@@ -26,7 +26,7 @@ mod source;
 mod sources;
 
 pub use buffer::AlignedBuffer;
-pub use commit::Commit;
+pub use commit::{Commit, folder_of};
 pub use journal::recover;
 pub use read::{Scratch, mismatch, read_box, read_entry, run_of, verify_range};
 pub use real::{RealFiles, real};

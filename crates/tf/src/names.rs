@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+pub(crate) use weightlift_io::folder_of as folder;
 
 /// `PREFIX.index`.
 pub(crate) fn index_path(prefix: &Path) -> PathBuf {
@@ -23,11 +24,6 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// The file's name for messages.
 pub(crate) fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// The folder of a file, `.` where its path has none.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The path without the suffix, if its last component ends in it and is more than it.

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow
     }
     if !args.quiet {
         closing_lines(&report).iter().for_each(|line| super::message(line));
-        if let Some(hint) = key_hint(&opened, &plan, args, &save) {
+        if let Some(hint) = key_hint(&opened, report.suggested_key.as_ref()) {
             super::message(&hint);
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
         writeln!(out, "{}", show::plain(&line))?;
     }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
-    if let Some(hint) = key_hint(&opened, &plan, args, &save) {
+    if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
     }
     Ok(())
@@ -156,9 +156,8 @@ fn not_carried_line(not_carried: &[String]) -> Option<String> {
     (!not_carried.is_empty()).then(|| format!("  left out  {objects} beside tensors: {some}"))
 }
 
-fn key_hint(opened: &Opened, plan: &Plan, args: &ConvertArgs, save: &SaveOptions) -> Option<String> {
-    let (resolved, _) = opened.resolve(plan, &args.output, save).ok()?;
-    let (key, count) = resolved.suggested_key?;
+fn key_hint(opened: &Opened, suggested: Option<&(String, usize)>) -> Option<String> {
+    let (key, count) = suggested?;
     let all = opened.catalog().entries.len();
     Some(format!(
         "  hint      {key:?} looks like the state dict ({count} of {all} tensors): --key {key} takes it alone"
