@@ -2,7 +2,7 @@
 
 use crate::open::{Opened, formats};
 use std::path::{Path, PathBuf};
-use weightlift_convert::{Conversion, Options, Plan, Progress, Report, Resolved, Target};
+use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
 use weightlift_core::{Error, FileId, Format, Result};
 
 /// How a checkpoint is saved.
@@ -30,7 +30,8 @@ impl Opened {
     /// `Request` with everything that does not work out.
     pub fn resolve(&self, plan: &Plan, output: &Path, save: &SaveOptions) -> Result<(Resolved, Target)> {
         let target = target(choose_format(save.to.as_deref(), output, self)?, save)?;
-        Ok((plan.resolve(self.catalog(), &target)?, target))
+        let input = Input { word: "", catalog: self.catalog() };
+        Ok((plan.resolve(&[input], &target)?, target))
     }
 
     /// Carries out a plan. The input changes only where `output` is the input itself.
@@ -61,7 +62,7 @@ impl Opened {
         let mut options = save.options.clone();
         options.replace |= own;
         let files = self.files.clone();
-        let conversion = Conversion { files, input: self.checkpoint(), format, target: &target, output };
+        let conversion = Conversion { files, inputs: &[self.checkpoint()], format, target: &target, output };
         weightlift_convert::convert(&conversion, resolved, &options, progress)
     }
 

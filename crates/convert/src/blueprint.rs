@@ -1,12 +1,14 @@
 //! From a resolved plan to a manifest and the jobs that fill its blobs.
 
+use crate::inputs::{Inputs, Place};
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::target::Target;
 use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
+use crate::value::Value;
 use std::collections::{HashMap, HashSet};
 use weightlift_core::{
-    BlobId, ByteOrder, ByteRange, Catalog, Checksum, DType, Entry, EntryId, Extent, Layout, Manifest, Origin, Output,
-    Packing, Part, Region, Result, Shape, SourceId,
+    BlobId, ByteOrder, ByteRange, Checksum, DType, Entry, Extent, Layout, Manifest, Origin, Output, Packing, Part,
+    Region, Result, Shape, SourceId,
 };
 use weightlift_io::run_of;
 use weightlift_kernels::cast::CastPair;
@@ -16,15 +18,15 @@ use weightlift_kernels::checksum::{Algorithm, Digest};
 #[derive(Debug)]
 pub(crate) enum Way {
     /// They follow each other in the source.
-    Run { source: SourceId, bytes: ByteRange, order: ByteOrder },
-    /// They are picked box by box.
+    Run { input: u32, source: SourceId, bytes: ByteRange, order: ByteOrder },
+    /// They are picked or made box by box.
     Boxes,
 }
 
 /// What fills one blob.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) entry: EntryId,
+    pub(crate) value: Value,
     pub(crate) blob: BlobId,
     /// The first output over the blob.
     pub(crate) output: usize,
@@ -50,7 +52,7 @@ impl Job {
 /// A stored checksum to verify.
 #[derive(Debug)]
 pub(crate) struct Check {
-    pub(crate) entry: EntryId,
+    pub(crate) origin: Origin,
     pub(crate) source: SourceId,
     pub(crate) range: ByteRange,
     pub(crate) checksum: Checksum,
@@ -65,45 +67,46 @@ pub(crate) struct Blueprint {
     pub(crate) jobs: Vec<Job>,
     pub(crate) checks: Vec<Check>,
     /// Entries whose format checks them itself.
-    pub(crate) of_format: Vec<EntryId>,
+    pub(crate) of_format: Vec<Origin>,
 }
 
 impl Blueprint {
-    pub(crate) fn new(resolved: &Resolved, catalog: &Catalog, target: &Target, verify: bool) -> Result<Blueprint> {
+    pub(crate) fn new(resolved: &Resolved, inputs: Inputs<'_>, target: &Target, verify: bool) -> Result<Blueprint> {
         let mut blueprint = Blueprint::default();
-        let leaders = leaders(resolved, catalog, target);
+        let leaders = leaders(resolved, inputs, target);
         let mut own: Vec<usize> = (0..leaders.len()).filter(|&index| leaders[index] == index).collect();
-        if catalog.format == target.id {
+        if inputs.edited().format == target.id {
             // Back into the same format: data keep the order that they have there.
-            own.sort_by_key(|&index| position(catalog.entry(resolved.outputs[index].entry)));
+            own.sort_by_key(|&index| position(&resolved.outputs[index].value, inputs));
         }
         let mut blobs = HashMap::new();
         for index in own {
-            let job = blueprint.add_job(index, &resolved.outputs[index], catalog)?;
+            let job = blueprint.add_job(index, &resolved.outputs[index], inputs)?;
             blobs.insert(index, job);
         }
         for (index, output) in resolved.outputs.iter().enumerate() {
             let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
             blueprint.manifest.tensors.push(describe(output, blob));
         }
-        if let Some(extras) = catalog.extras.as_ref().filter(|_| resolved.carries_extras) {
+        if let Some(extras) = inputs.edited().extras.as_ref().filter(|_| resolved.carries_extras) {
             blueprint.manifest.extras.push((0, extras.clone()));
         }
-        blueprint.jobs.sort_by_key(|job| position(catalog.entry(job.entry)));
+        blueprint.jobs.sort_by_key(|job| position(&job.value, inputs));
         if verify {
-            blueprint.plan_checks(catalog)?;
+            blueprint.plan_checks(inputs)?;
         }
         Ok(blueprint)
     }
 
     /// What to say of tensors that share a storage in the input and no longer do.
-    pub(crate) fn parted_note(&self, resolved: &Resolved, catalog: &Catalog) -> Option<String> {
-        let mut storages: HashMap<_, Vec<EntryId>> = HashMap::new();
+    pub(crate) fn parted_note(&self, resolved: &Resolved, inputs: Inputs<'_>) -> Option<String> {
+        let mut storages: HashMap<_, Vec<Origin>> = HashMap::new();
         for output in &resolved.outputs {
-            if let Ok([extent]) = catalog.entry(output.entry).extents()
+            if let Some(origin) = output.origin
+                && let Ok([extent]) = inputs.entry(origin).extents()
                 && output.bytes > 0
             {
-                storages.entry((extent.source, extent.bytes)).or_default().push(output.entry);
+                storages.entry((origin.input, extent.source, extent.bytes)).or_default().push(origin);
             }
         }
         let mut shared: HashMap<BlobId, usize> = HashMap::new();
@@ -111,8 +114,7 @@ impl Blueprint {
             output.parts.iter().for_each(|part| *shared.entry(part.blob).or_default() += 1);
         }
         let still_share = |output: &&Output| output.parts.iter().any(|part| shared[&part.blob] > 1);
-        let kept: HashSet<_> =
-            self.manifest.tensors.iter().filter(still_share).filter_map(|o| Some(o.origin?.entry)).collect();
+        let kept: HashSet<_> = self.manifest.tensors.iter().filter(still_share).filter_map(|o| o.origin).collect();
         let several = storages.values().filter(|entries| entries.len() > 1).flatten();
         match several.filter(|entry| !kept.contains(entry)).count() {
             0 => None,
@@ -120,9 +122,9 @@ impl Blueprint {
         }
     }
 
-    fn add_job(&mut self, index: usize, output: &OutputSpec, catalog: &Catalog) -> Result<BlobId> {
-        let entry = catalog.entry(output.entry);
-        let (way, tiles, read) = way_of(entry)?;
+    fn add_job(&mut self, index: usize, output: &OutputSpec, inputs: Inputs<'_>) -> Result<BlobId> {
+        let value = output.value.clone();
+        let (way, tiles, read) = way_of(&value, inputs)?;
         let cast = match output.change {
             Change::Cast(pair) => Some(pair),
             Change::Copy => None,
@@ -131,73 +133,88 @@ impl Blueprint {
             Some(_) => output.to.element_bytes(output.packing).unwrap_or(read),
             None => read,
         };
-        let blob = self.manifest.add_blob(output.bytes, carried_checksum(entry, &way, cast));
-        let dtype = entry.dtype;
-        let check = None;
-        self.jobs.push(Job { entry: output.entry, blob, output: index, dtype, cast, way, tiles, read, written, check });
+        let checksum = value.entry().and_then(|origin| carried_checksum(inputs.entry(origin), &way, cast));
+        let blob = self.manifest.add_blob(output.bytes, checksum);
+        let (dtype, check) = (value.dtype(), None);
+        self.jobs.push(Job { value, blob, output: index, dtype, cast, way, tiles, read, written, check });
         Ok(blob)
     }
 
     /// Lists every stored checksum once, fused into a job where one reads its range exactly once.
-    fn plan_checks(&mut self, catalog: &Catalog) -> Result<()> {
-        let mut known = HashMap::new();
+    fn plan_checks(&mut self, inputs: Inputs<'_>) -> Result<()> {
+        let mut known = HashSet::new();
         for job in &mut self.jobs {
-            let (Way::Run { source, bytes, .. }, [extent]) = (&job.way, catalog.entry(job.entry).extents()?) else {
-                continue;
-            };
+            let (Way::Run { source, bytes, .. }, Some(origin)) = (&job.way, job.value.entry()) else { continue };
+            let [extent] = inputs.entry(origin).extents()? else { continue };
             let Some((algorithm, stored)) = extent.checksum.and_then(Algorithm::expected) else { continue };
-            if *bytes == extent.bytes && bytes.len() > 0 && !known.contains_key(&(*source, *bytes)) {
-                known.insert((*source, *bytes), ());
+            if *bytes == extent.bytes && bytes.len() > 0 && known.insert((origin.input, *source, *bytes)) {
                 job.check = Some(self.checks.len());
-                self.checks.push(check(job.entry, extent, Some((Digest::new(algorithm), stored))));
+                self.checks.push(check(origin, extent, Some((Digest::new(algorithm), stored))));
             }
         }
-        for job in &self.jobs {
-            for extent in catalog.entry(job.entry).extents()? {
+        for origin in self.jobs.iter().flat_map(|job| job.value.entries()) {
+            for extent in inputs.entry(origin).extents()? {
                 match extent.checksum {
-                    Some(Checksum::OfFormat(_)) => self.of_format.push(job.entry),
-                    Some(_) if known.insert((extent.source, extent.bytes), ()).is_none() => {
-                        self.checks.push(check(job.entry, extent, None));
+                    Some(Checksum::OfFormat(_)) => self.of_format.push(origin),
+                    Some(_) if known.insert((origin.input, extent.source, extent.bytes)) => {
+                        self.checks.push(check(origin, extent, None));
                     }
                     _ => {}
                 }
             }
         }
-        self.of_format.dedup();
+        let mut seen = HashSet::new();
+        self.of_format.retain(|origin| seen.insert(*origin));
         Ok(())
     }
 }
 
-fn check(entry: EntryId, extent: &Extent, digest: Option<(Digest, u32)>) -> Check {
+fn check(origin: Origin, extent: &Extent, digest: Option<(Digest, u32)>) -> Check {
     let checksum = extent.checksum.unwrap_or(Checksum::OfFormat(0));
-    Check { entry, source: extent.source, range: extent.bytes, checksum, digest }
+    Check { origin, source: extent.source, range: extent.bytes, checksum, digest }
+}
+
+/// What makes two outputs the same bytes: one place in an input, or one value that steps made.
+#[derive(PartialEq, Eq, Hash)]
+enum Bytes {
+    Stored(Place),
+    Made(usize),
 }
 
 /// For every output the first output whose blob it can share: itself where it shares none.
-fn leaders(resolved: &Resolved, catalog: &Catalog, target: &Target) -> Vec<usize> {
+fn leaders(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<usize> {
     let mut first = HashMap::new();
     let mut leaders = Vec::with_capacity(resolved.outputs.len());
     for (index, output) in resolved.outputs.iter().enumerate() {
-        leaders.push(match catalog.entry(output.entry).extents() {
-            // Tensors without bytes have nothing to share.
-            Ok([extent]) if target.capabilities.shares_storage && output.bytes > 0 => {
-                let place = (extent.source, extent.bytes, &extent.layout, extent.order, extent.packing);
-                *first.entry((place, &output.shape, output.from, output.to)).or_insert(index)
-            }
-            _ => index,
+        let bytes = match output.value.entry() {
+            Some(origin) => Place::of(origin.input, inputs.entry(origin)).map(Bytes::Stored),
+            None => Some(Bytes::Made(output.value.address())),
+        };
+        // Tensors without bytes have nothing to share.
+        let bytes = bytes.filter(|_| target.capabilities.shares_storage && output.bytes > 0);
+        leaders.push(match bytes {
+            Some(bytes) => *first.entry((bytes, &output.shape, output.from, output.to)).or_insert(index),
+            None => index,
         });
     }
     leaders
 }
 
-/// Where the bytes of an entry begin.
-fn position(entry: &Entry) -> (SourceId, u64) {
-    let first = entry.extents().ok().and_then(|extents| extents.first());
-    first.map_or((SourceId(0), 0), |extent| (extent.source, extent.bytes.start()))
+/// Where the bytes of a value begin: those of the first tensor that it reads.
+fn position(value: &Value, inputs: Inputs<'_>) -> (u32, SourceId, u64) {
+    let origin = value.entry().or_else(|| value.entries().first().copied());
+    let first = origin.and_then(|origin| Some((origin.input, inputs.entry(origin).extents().ok()?.first()?)));
+    first.map_or((0, SourceId(0), 0), |(input, extent)| (input, extent.source, extent.bytes.start()))
 }
 
-/// How an entry is read, its tiles, and the bytes of one element of them.
-fn way_of(entry: &Entry) -> Result<(Way, Tiles, u64)> {
+/// How a value is read, its tiles, and the bytes of one element of them.
+fn way_of(value: &Value, inputs: Inputs<'_>) -> Result<(Way, Tiles, u64)> {
+    let Some(origin) = value.entry() else {
+        let read = value.element()?;
+        let cut = if value.crosses() { Tiles::square } else { Tiles::of };
+        return Ok((Way::Boxes, cut(value.shape(), BOX_TILE / read), read));
+    };
+    let entry = inputs.entry(origin);
     let extents = entry.extents()?;
     let packing = extents.first().map_or(Packing::Dense, |extent| extent.packing);
     if let [extent] = extents {
@@ -211,7 +228,8 @@ fn way_of(entry: &Entry) -> Result<(Way, Tiles, u64)> {
             let (read, order) =
                 (element.unwrap_or(1), if element.is_some() { extent.order } else { ByteOrder::Little });
             let flat = Shape::new([bytes.len() / read])?;
-            return Ok((Way::Run { source: extent.source, bytes, order }, Tiles::of(&flat, RUN_TILE / read), read));
+            let way = Way::Run { input: origin.input, source: extent.source, bytes, order };
+            return Ok((way, Tiles::of(&flat, RUN_TILE / read), read));
         }
     }
     let read = entry.dtype.element_bytes(packing).unwrap_or(1);
@@ -236,6 +254,6 @@ fn describe(output: &OutputSpec, blob: BlobId) -> Output {
         packing: output.packing,
         shape: output.shape.clone(),
         parts: vec![Part { blob, layout: Layout::contiguous(&output.shape), region: Region::whole(&output.shape) }],
-        origin: Some(Origin { input: 0, entry: output.entry }),
+        origin: output.origin,
     }
 }

@@ -7,23 +7,31 @@
 //! This crate knows no format by name: what it must know of one is data on entries and in
 //! [`weightlift_core::Capabilities`].
 #![forbid(unsafe_code)]
+#![allow(dead_code)]
 
 mod blueprint;
+mod inputs;
+mod items;
 mod key;
 mod pattern;
 mod plan;
 mod rename;
 mod report;
 mod run;
+mod selection;
 mod step;
 mod target;
 mod tiles;
+mod value;
 
+pub use inputs::Input;
 pub use key::KeyChoice;
 pub use pattern::{Pattern, nearest};
 pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
 pub use rename::Rename;
 pub use report::{CastReport, Report};
 pub use run::{Conversion, OnOverflow, Options, Progress, convert, planned_memory};
+pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{CastRule, Step};
 pub use target::Target;
+pub use value::{RowMap, Value};

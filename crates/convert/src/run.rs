@@ -1,17 +1,19 @@
 //! The pipeline: workers that read, verify, cast, and write tiles.
 
 use crate::blueprint::{Blueprint, Check, Job, Way};
+use crate::inputs::{Input, Inputs};
 use crate::plan::Resolved;
 use crate::report::{CastReport, Report};
 use crate::target::Target;
+use crate::value::{Reader, Source};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, Files, Format, Result, WriteOptions,
+    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, Files, Format, Origin, Result, WriteOptions,
 };
-use weightlift_io::{AlignedBuffer, Scratch, Sources, folder_of, mismatch, read_box, verify_range};
+use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
@@ -67,12 +69,12 @@ pub trait Progress: Sync {
 /// Tells nobody.
 impl Progress for () {}
 
-/// The input and the output of a conversion.
+/// The inputs and the output of a conversion.
 pub struct Conversion<'a> {
-    /// Where both lie.
+    /// Where they lie.
     pub files: Arc<dyn Files>,
-    /// The input.
-    pub input: &'a dyn Checkpoint,
+    /// The checkpoints that the plan was resolved for, in the same order.
+    pub inputs: &'a [&'a dyn Checkpoint],
     /// The format of the output.
     pub format: &'a dyn Format,
     /// What the format holds.
@@ -93,14 +95,18 @@ pub fn convert(
     progress: &dyn Progress,
 ) -> Result<Report> {
     let start = Instant::now();
-    let catalog = conversion.input.catalog();
-    let blueprint = Blueprint::new(&resolved, catalog, conversion.target, options.verify)?;
+    let catalogs: Vec<Input<'_>> =
+        conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
+    let catalogs = Inputs(&catalogs);
+    let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options.verify)?;
     let folder = folder_of(conversion.output);
     room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
-    let sources = Sources::new(conversion.files.as_ref(), conversion.input, folder);
+    let sources: Vec<Source<'_>> = (conversion.inputs.iter())
+        .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
+        .collect();
     let bytes_read = blueprint.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes()));
     progress.begin(bytes_read);
-    let run = Run::new(conversion, &blueprint, &sources, options, progress);
+    let run = Run::new(&blueprint, &sources, options, progress);
     let mut write_options = WriteOptions::default();
     write_options.replace = options.replace;
     write_options.shard_size = options.shard_size;
@@ -111,7 +117,7 @@ pub fn convert(
     run.checks_passed()?;
     let casts = run.casts(&resolved)?;
     let mut written = writer.finish()?;
-    let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalog).into_iter().collect();
+    let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalogs).into_iter().collect();
     notes.append(&mut written.notes);
     Ok(Report {
         tensors: resolved.outputs.len(),
@@ -160,26 +166,33 @@ enum Task {
 const TASK: u64 = 1 << 20;
 
 struct Run<'a> {
-    input: &'a dyn Checkpoint,
     blueprint: &'a Blueprint,
-    sources: &'a Sources<'a>,
+    inputs: &'a [Source<'a>],
     options: &'a Options,
     progress: &'a dyn Progress,
-    tallies: Vec<Mutex<Tally>>,
+    /// What the casts of each job did.
+    tallies: Vec<Mutex<Vec<(CastPair, Tally)>>>,
     /// A value was lost that must not be: from now on everything is counted and nothing written.
     lost: AtomicBool,
 }
 
 impl<'a> Run<'a> {
     fn new(
-        conversion: &'a Conversion<'_>,
         blueprint: &'a Blueprint,
-        sources: &'a Sources<'a>,
+        inputs: &'a [Source<'a>],
         options: &'a Options,
         progress: &'a dyn Progress,
     ) -> Run<'a> {
-        let tallies = blueprint.jobs.iter().map(|_| Mutex::default()).collect();
-        Run { input: conversion.input, blueprint, sources, options, progress, tallies, lost: AtomicBool::new(false) }
+        let tallies = blueprint.jobs.iter().map(|job| Mutex::new(own_cast(job).into_iter().collect())).collect();
+        Run { blueprint, inputs, options, progress, tallies, lost: AtomicBool::new(false) }
+    }
+
+    fn input(&self, origin: Origin) -> &'a Source<'a> {
+        &self.inputs[origin.input as usize]
+    }
+
+    fn name(&self, origin: Origin) -> &'a str {
+        &self.input(origin).checkpoint.catalog().entry(origin.entry).name
     }
 
     /// Verifies what no job reads exactly once, before the first tile is written.
@@ -190,26 +203,33 @@ impl<'a> Run<'a> {
             apart.len() + of_format.len(),
             || (),
             |(), at| {
-                let (entry, result) = match apart.get(at) {
-                    Some(check) => (check.entry, self.verify(check)),
-                    None => (of_format[at - apart.len()], self.input.verify(of_format[at - apart.len()])),
+                let (origin, result) = match apart.get(at) {
+                    Some(check) => (check.origin, self.verify(check)),
+                    None => {
+                        let origin = of_format[at - apart.len()];
+                        (origin, self.input(origin).checkpoint.verify(origin.entry))
+                    }
                 };
-                result.map_err(|error| error.in_tensor(&self.input.catalog().entry(entry).name))
+                result.map_err(|error| error.in_tensor(self.name(origin)))
             },
         )
     }
 
     fn verify(&self, check: &Check) -> Result<()> {
-        verify_range(&self.sources.get(check.source)?, check.range, check.checksum)
+        verify_range(&self.input(check.origin).sources.get(check.source)?, check.range, check.checksum)
     }
 
     /// Sends every tile through the workers.
     fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
         let tasks = self.tasks();
-        self.parallel(tasks.len(), Buffers::default, |buffers, at| match &tasks[at] {
-            Task::Jobs(jobs) => jobs.clone().try_for_each(|job| self.job(job, 0..u64::MAX, writer, buffers)),
-            Task::Tiles(job, tiles) => self.job(*job, tiles.clone(), writer, buffers),
-        })
+        self.parallel(
+            tasks.len(),
+            || self.buffers(),
+            |buffers, at| match &tasks[at] {
+                Task::Jobs(jobs) => jobs.clone().try_for_each(|job| self.job(job, 0..u64::MAX, writer, buffers)),
+                Task::Tiles(job, tiles) => self.job(*job, tiles.clone(), writer, buffers),
+            },
+        )
     }
 
     fn tasks(&self) -> Vec<Task> {
@@ -236,21 +256,37 @@ impl<'a> Run<'a> {
         tasks
     }
 
+    fn buffers(&self) -> Buffers<'a> {
+        let reader = Reader::new(self.inputs, self.overflow());
+        Buffers { source: AlignedBuffer::default(), cast: AlignedBuffer::default(), reader }
+    }
+
+    fn overflow(&self) -> Overflow {
+        match self.options.on_overflow {
+            OnOverflow::Saturate => Overflow::Saturate,
+            OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
+        }
+    }
+
     fn job(
         &self,
         index: usize,
         tiles: std::ops::Range<u64>,
         writer: &dyn CheckpointWriter,
-        buffers: &mut Buffers,
+        buffers: &mut Buffers<'a>,
     ) -> Result<()> {
         let job = &self.blueprint.jobs[index];
-        let mut tally = Tally::default();
+        let mut tallies: Vec<_> = own_cast(job).into_iter().collect();
         for tile in tiles.start..tiles.end.min(job.tiles.count()) {
-            self.tile(job, tile, writer, buffers, &mut tally)
-                .map_err(|error| error.in_tensor(&self.input.catalog().entry(job.entry).name))?;
+            self.tile(job, tile, writer, buffers, &mut tallies)
+                .map_err(|error| error.in_tensor(&self.blueprint.manifest.tensors[job.output].name))?;
         }
-        if job.cast.is_some() {
-            self.tallies[index].lock().unwrap_or_else(PoisonError::into_inner).merge(&tally);
+        let mut totals = self.tallies[index].lock().unwrap_or_else(PoisonError::into_inner);
+        for (pair, tally) in tallies {
+            match totals.iter_mut().find(|(known, _)| *known == pair) {
+                Some((_, total)) => total.merge(&tally),
+                None => totals.push((pair, tally)),
+            }
         }
         Ok(())
     }
@@ -260,47 +296,49 @@ impl<'a> Run<'a> {
         job: &Job,
         tile: u64,
         writer: &dyn CheckpointWriter,
-        buffers: &mut Buffers,
-        tally: &mut Tally,
+        buffers: &mut Buffers<'a>,
+        tallies: &mut Vec<(CastPair, Tally)>,
     ) -> Result<()> {
-        let (first, count) = job.tiles.run(tile);
-        let Buffers { source, cast: output, scratch } = buffers;
+        let runs = job.tiles.runs(tile);
+        let count: u64 = runs.iter().map(|(_, count, _)| count).sum();
+        let first = runs.first().map_or(0, |(first, ..)| *first);
+        let Buffers { source, cast: output, reader } = buffers;
         let position = match &job.way {
             Way::Run { bytes, .. } => bytes.start() + first * job.read,
             Way::Boxes => 0,
         };
         let source = source.bytes((count * job.read) as usize, position);
-        self.read(job, tile, first, source, scratch)?;
+        self.read(job, tile, first, source, reader)?;
         let bytes = match job.cast {
             None => &*source,
             Some(pair) => {
                 let output = output.bytes((count * job.written) as usize, 0);
-                let policy = match self.options.on_overflow {
-                    OnOverflow::Saturate => Overflow::Saturate,
-                    OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
-                };
-                let counted = cast::cast(pair, policy, source, output);
-                if refused(pair, self.options.on_overflow, &counted) > 0 {
-                    self.lost.store(true, Ordering::Relaxed);
-                }
-                tally.merge(&counted);
+                let counted = cast::cast(pair, self.overflow(), source, output);
+                // The cast of the job itself is the first of its list.
+                tallies.iter_mut().take(1).for_each(|(_, tally)| tally.merge(&counted));
                 &*output
             }
         };
+        tallies.extend(reader.take_casts());
+        if tallies.iter().any(|(pair, tally)| refused(*pair, self.options.on_overflow, tally) > 0) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
         if !self.lost.load(Ordering::Relaxed) {
-            writer.write_at(job.blob, first * job.written, bytes)?;
+            for (first, count, at) in runs {
+                let bytes = &bytes[(at * job.written) as usize..((at + count) * job.written) as usize];
+                writer.write_at(job.blob, first * job.written, bytes)?;
+            }
         }
         self.progress.advance(source.len() as u64);
         Ok(())
     }
 
-    fn read(&self, job: &Job, tile: u64, first: u64, bytes: &mut [u8], scratch: &mut Scratch) -> Result<()> {
-        let Way::Run { source, bytes: range, order } = &job.way else {
-            let entry = self.input.catalog().entry(job.entry);
-            return read_box(self.sources, entry, &job.tiles.region(tile), bytes, scratch);
+    fn read(&self, job: &Job, tile: u64, first: u64, bytes: &mut [u8], reader: &mut Reader<'a>) -> Result<()> {
+        let Way::Run { input, source, bytes: range, order } = &job.way else {
+            return reader.read(&job.value, &job.tiles.region(tile), bytes);
         };
         let offset = first * job.read;
-        self.sources.get(*source)?.read_exact_at(bytes, range.start() + offset)?;
+        self.inputs[*input as usize].sources.get(*source)?.read_exact_at(bytes, range.start() + offset)?;
         if let Some((digest, _)) = job.check.and_then(|check| self.blueprint.checks[check].digest.as_ref()) {
             digest.add(offset, bytes.len() as u64, digest.algorithm().of(bytes));
         }
@@ -320,8 +358,8 @@ impl<'a> Run<'a> {
         else {
             return Ok(());
         };
-        let name = &self.input.catalog().entry(check.entry).name;
-        let path = self.sources.get(check.source)?.path().to_path_buf();
+        let name = self.name(check.origin);
+        let path = self.input(check.origin).sources.get(check.source)?.path().to_path_buf();
         let error = mismatch(*stored, computed(check, digest).unwrap_or_default());
         let error = error.in_tensor(name).in_file(path).at(check.range.start());
         Err(match count {
@@ -337,10 +375,10 @@ impl<'a> Run<'a> {
     fn casts(&self, resolved: &Resolved) -> Result<Vec<CastReport>> {
         let mut casts: Vec<(usize, CastReport)> = Vec::new();
         for (job, tally) in self.blueprint.jobs.iter().zip(&self.tallies) {
-            if let Some(pair) = job.cast {
-                let name = resolved.outputs[job.output].name.clone();
-                let tally = *tally.lock().unwrap_or_else(PoisonError::into_inner);
-                casts.push((job.output, CastReport { name, from: pair.from(), to: pair.to(), tally }));
+            let name = &resolved.outputs[job.output].name;
+            for (pair, tally) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                let (name, from, to) = (name.clone(), pair.from(), pair.to());
+                casts.push((job.output, CastReport { name, from, to, tally: *tally }));
             }
         }
         casts.sort_by_key(|(output, _)| *output);
@@ -391,11 +429,15 @@ impl<'a> Run<'a> {
     }
 }
 
-#[derive(Default)]
-struct Buffers {
+struct Buffers<'a> {
     source: AlignedBuffer,
     cast: AlignedBuffer,
-    scratch: Scratch,
+    reader: Reader<'a>,
+}
+
+/// The cast at the end of a job, with nothing counted yet.
+fn own_cast(job: &Job) -> Option<(CastPair, Tally)> {
+    job.cast.map(|pair| (pair, Tally::default()))
 }
 
 /// How many of the counted values a policy does not allow: all that overflow under `Error`; under `Inf` those for which

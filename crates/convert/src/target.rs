@@ -1,8 +1,10 @@
 //! What the target can hold, decided before a byte moves.
 
-use crate::plan::{Change, Item, LeftOut, OutputSpec, Resolved};
+use crate::inputs::Inputs;
+use crate::items::Item;
+use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
 use std::collections::HashMap;
-use weightlift_core::{Capabilities, Catalog, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
+use weightlift_core::{Capabilities, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
 use weightlift_kernels::cast::CastPair;
 
 /// How much larger than its storage a view may become.
@@ -35,12 +37,12 @@ enum Fate {
 }
 
 /// Decides the fate of every item; refusals are listed together.
-pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Result<Resolved> {
+pub(crate) fn fit(items: Vec<Item>, inputs: Inputs<'_>, target: &Target) -> Result<Resolved> {
     let mut resolved = Resolved::default();
     let mut refused: Vec<LeftOut> = Vec::new();
-    let left_out = |item: &Item, why| LeftOut { name: item.name.clone(), dtype: catalog.entry(item.entry).dtype, why };
+    let left_out = |item: &Item, why| LeftOut { name: item.name.clone(), dtype: item.value.dtype(), why };
     for item in items {
-        match fate(&item, catalog, target) {
+        match fate(&item, inputs, target) {
             Fate::Written(output) => resolved.outputs.push(*output),
             Fate::LeftOut(why) => resolved.left_out.push(left_out(&item, why)),
             Fate::Refused(why) => refused.push(left_out(&item, why)),
@@ -50,7 +52,7 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
             }
         }
     }
-    part_equal_names(&mut resolved, &mut refused, catalog, target)?;
+    part_equal_names(&mut resolved, &mut refused, inputs, target)?;
     if !refused.is_empty() && !target.skip_unsupported {
         return Err(list(&refused, target));
     }
@@ -58,37 +60,44 @@ pub(crate) fn fit(items: Vec<Item>, catalog: &Catalog, target: &Target) -> Resul
     Ok(resolved)
 }
 
-fn fate(item: &Item, catalog: &Catalog, target: &Target) -> Fate {
-    let entry = catalog.entry(item.entry);
-    match &entry.data {
-        Data::Absent(why) => return Fate::LeftOut(format!("it has no values: {why}")),
-        Data::Broken(why) => return Fate::Broken(why.clone()),
-        Data::Extents(_) => {}
-    }
-    if entry.dtype.is_opaque() {
-        if entry.extents().is_ok_and(|extents| extents.len() != 1) {
-            return Fate::Refused(format!("{} tensors cut into slices are not carried", entry.dtype));
+fn fate(item: &Item, inputs: Inputs<'_>, target: &Target) -> Fate {
+    for entry in item.value.entries().into_iter().map(|origin| inputs.entry(origin)) {
+        match &entry.data {
+            Data::Absent(why) => return Fate::LeftOut(format!("it has no values: {why}")),
+            Data::Broken(why) => return Fate::Broken(why.clone()),
+            Data::Extents(_) => {}
         }
-        return match (target.capabilities.holds)(entry.dtype).filter(|_| catalog.format == target.id) {
-            Some(packing) => written_or_refused(item, entry, entry.dtype, Change::Copy, packing, target),
-            None => Fate::LeftOut(format!("a {} cannot hold {} tensors", target.name, entry.dtype)),
+    }
+    let dtype = item.value.dtype();
+    if let Some(origin) = item.value.entry().filter(|_| dtype.is_opaque()) {
+        let (entry, catalog) = (inputs.entry(origin), inputs.catalog(origin.input));
+        if entry.extents().is_ok_and(|extents| extents.len() != 1) {
+            return Fate::Refused(format!("{dtype} tensors cut into slices are not carried"));
+        }
+        return match (target.capabilities.holds)(dtype).filter(|_| catalog.format == target.id) {
+            Some(packing) => written_or_refused(item, inputs, dtype, Change::Copy, packing, target),
+            None => Fate::LeftOut(format!("a {} cannot hold {dtype} tensors", target.name)),
         };
     }
-    let wanted = item.mark.unwrap_or(entry.dtype);
+    let wanted = item.mark.unwrap_or(dtype);
     // What was asked for is written as it was asked for; only what a tensor has by itself may become a plain integer.
     let home = home(wanted, target).filter(|(to, _)| item.mark.is_none() || *to == wanted);
     let Some((to, packing)) = home else {
         return Fate::Refused(format!("a {} cannot hold {wanted}", target.name));
     };
-    match change(entry, to, packing) {
-        Some(change) => written_or_refused(item, entry, to, change, packing, target),
-        None => Fate::Refused(format!("there is no cast from {} to {to} as a {} stores it", entry.dtype, target.name)),
+    let change = match item.value.entry() {
+        Some(origin) => change(inputs.entry(origin), to, packing),
+        None => change_of_dense(dtype, to, packing),
+    };
+    match change {
+        Some(change) => written_or_refused(item, inputs, to, change, packing, target),
+        None => Fate::Refused(format!("there is no cast from {dtype} to {to} as a {} stores it", target.name)),
     }
 }
 
 fn written_or_refused(
     item: &Item,
-    entry: &Entry,
+    inputs: Inputs<'_>,
     to: DType,
     change: Change,
     packing: Packing,
@@ -97,24 +106,41 @@ fn written_or_refused(
     if let Some(problem) = (target.capabilities.name_problem)(&item.name) {
         return Fate::Refused(format!("the name {problem}"));
     }
-    let bytes = if to.is_opaque() { Some(entry.bytes) } else { to.bytes(entry.shape.elements(), packing) };
-    let Some(bytes) = bytes else { return Fate::Refused(format!("{to} of shape {} is too large", entry.shape)) };
-    let stored: u64 = entry.extents().unwrap_or_default().iter().map(|extent| extent.bytes.len()).sum();
-    if entry.bytes / MOST_EXPANSION > stored && !target.allow_expand {
-        let why = format!("it is a view that would grow from {stored} to {bytes} bytes: --allow-expand lets it");
-        return Fate::Refused(why);
+    let (entry, shape) = (item.value.entry().map(|origin| inputs.entry(origin)), item.value.shape());
+    let bytes = match entry {
+        Some(entry) if to.is_opaque() => Some(entry.bytes),
+        _ => to.bytes(shape.elements(), packing),
+    };
+    let Some(bytes) = bytes else { return Fate::Refused(format!("{to} of shape {shape} is too large")) };
+    if let Some(entry) = entry {
+        let stored: u64 = entry.extents().unwrap_or_default().iter().map(|extent| extent.bytes.len()).sum();
+        if entry.bytes / MOST_EXPANSION > stored && !target.allow_expand {
+            let why = format!("it is a view that would grow from {stored} to {bytes} bytes: --allow-expand lets it");
+            return Fate::Refused(why);
+        }
     }
     Fate::Written(Box::new(OutputSpec {
-        entry: item.entry,
+        value: item.value.clone(),
+        origin: item.origin,
         path: item.path.clone(),
         name: item.name.clone(),
-        from: entry.dtype,
+        from: item.value.dtype(),
         to,
         change,
         packing,
-        shape: entry.shape.clone(),
+        shape: shape.clone(),
         bytes,
     }))
+}
+
+/// What brings dense elements that are whole bytes into `to` under `packing`.
+fn change_of_dense(from: DType, to: DType, packing: Packing) -> Option<Change> {
+    let element = from.element_bytes(Packing::Dense)?;
+    let same_bits = from.bits() == to.bits() && from.class() == Class::Quantized;
+    if (from == to || same_bits) && to.element_bytes(packing) == Some(element) {
+        return Some(Change::Copy);
+    }
+    CastPair::new(from, to).filter(|_| to.element_bytes(packing).is_some()).map(Change::Cast)
 }
 
 /// The dtype under which the target holds `dtype` without loss: itself, or for quantized and narrow integers the
@@ -158,7 +184,7 @@ fn change(entry: &Entry, to: DType, packing: Packing) -> Option<Change> {
 fn part_equal_names(
     resolved: &mut Resolved,
     refused: &mut Vec<LeftOut>,
-    catalog: &Catalog,
+    inputs: Inputs<'_>,
     target: &Target,
 ) -> Result<()> {
     let key = |output: &OutputSpec| match target.capabilities.nests {
@@ -174,7 +200,7 @@ fn part_equal_names(
     let (equal, apart): (Vec<_>, Vec<_>) = outputs.into_iter().partition(|output| counts[&key(output)] > 1);
     resolved.outputs = apart;
     if !target.skip_unsupported {
-        return Err(equal_names(&equal, catalog));
+        return Err(equal_names(&equal, inputs));
     }
     let left_out = |output: OutputSpec| LeftOut {
         name: output.name,
@@ -185,15 +211,18 @@ fn part_equal_names(
     Ok(())
 }
 
-fn equal_names(equal: &[OutputSpec], catalog: &Catalog) -> Error {
+fn equal_names(equal: &[OutputSpec], inputs: Inputs<'_>) -> Error {
     const SHOWN: usize = 5;
     let mut names: Vec<&str> = equal.iter().map(|output| output.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let one = |name: &&str| {
         let same: Vec<_> = equal.iter().filter(|output| output.name == **name).collect();
-        let paths: Vec<_> =
-            same.iter().map(|output| format!("{:?}", keys(&catalog.entry(output.entry).path))).collect();
+        let path = |output: &&&OutputSpec| match output.origin {
+            Some(origin) => format!("{:?}", keys(&inputs.entry(origin).path)),
+            None => output.value.to_string(),
+        };
+        let paths: Vec<_> = same.iter().map(|output| path(&output)).collect();
         let count = if paths.len() == 2 { "two".to_owned() } else { paths.len().to_string() };
         format!("{count} tensors would be called {name:?}: {}", paths.join(" and "))
     };

@@ -28,7 +28,7 @@ mod sources;
 pub use buffer::AlignedBuffer;
 pub use commit::{Commit, folder_of};
 pub use journal::recover;
-pub use read::{Scratch, mismatch, read_box, read_entry, run_of, verify_range};
+pub use read::{Scratch, mismatch, place, read_box, read_entry, run_of, verify_range};
 pub use real::{RealFiles, real};
 pub use sink::FileSink;
 pub use source::FileSource;

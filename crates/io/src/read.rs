@@ -148,8 +148,11 @@ fn too_wide(span: u64, wanted: u64) -> bool {
     span > SPAN || (span > PAGE && span / 8 > wanted)
 }
 
-/// Copies a dense part to its place in a dense box.
-fn place(dense: &[u8], element: u64, part: &Region, region: &Region, out: &mut [u8]) -> Result<()> {
+/// Copies a dense part to its place in a dense box that contains it.
+///
+/// # Errors
+/// `Malformed` where lengths and boxes do not go together.
+pub fn place(dense: &[u8], element: u64, part: &Region, region: &Region, out: &mut [u8]) -> Result<()> {
     let strides = region.size.contiguous_strides();
     let offset = (0..strides.len()).map(|axis| (part.start[axis] - region.start[axis]) * strides[axis]).sum();
     let layout = Layout { offset, strides };

@@ -5,7 +5,7 @@ use super::progress::Bar;
 use super::show::{self, Align};
 use serde_json::{Value, json};
 use std::io::Write;
-use weightlift::{CastReport, Catalog, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
+use weightlift::{CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
 
 /// Converts, and says what was done.
 pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -36,10 +36,10 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
     let (resolved, target) = opened.resolve(&plan, &args.output, &save)?;
     let memory = weightlift::planned_memory(&resolved, save.options.threads);
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &plan_to_json(&opened, &resolved, target.id, memory))?;
+        serde_json::to_writer_pretty(&mut *out, &plan_to_json(&resolved, target.id, memory))?;
         return Ok(writeln!(out)?);
     }
-    print_plan(&opened, &resolved, out)?;
+    print_plan(&resolved, out)?;
     let bytes = show::bytes(resolved.bytes());
     let tensors = show::count(resolved.outputs.len(), "tensor");
     writeln!(out, "\n{}: {tensors}, {bytes} as a {}", show::plain(&args.output.display().to_string()), target.name)?;
@@ -81,8 +81,8 @@ fn dtypes(output: &OutputSpec) -> String {
     }
 }
 
-fn print_plan(opened: &Opened, resolved: &Resolved, out: &mut dyn Write) -> anyhow::Result<()> {
-    let old = |output: &OutputSpec| show::plain(&opened.catalog().entry(output.entry).name);
+fn print_plan(resolved: &Resolved, out: &mut dyn Write) -> anyhow::Result<()> {
+    let old = |output: &OutputSpec| show::plain(&output.value.to_string());
     let row = |output: &OutputSpec| {
         let new = show::plain(&output.name);
         let new = if new == old(output) { "=".to_owned() } else { new };
@@ -168,11 +168,10 @@ fn left_out_to_json(left_out: &[LeftOut]) -> Value {
     left_out.iter().map(|t| json!({"name": t.name, "dtype": t.dtype.name(), "why": t.why})).collect()
 }
 
-fn plan_to_json(opened: &Opened, resolved: &Resolved, format: &str, memory: u64) -> Value {
-    let catalog: &Catalog = opened.catalog();
+fn plan_to_json(resolved: &Resolved, format: &str, memory: u64) -> Value {
     let tensor = |output: &OutputSpec| {
         json!({
-            "source": catalog.entry(output.entry).name,
+            "source": output.value.to_string(),
             "name": output.name,
             "from": output.from.name(),
             "dtype": output.to.name(),

@@ -9,7 +9,7 @@ mod float;
 mod json;
 mod npy;
 mod read;
-mod slice;
+mod target;
 mod texts;
 mod values;
 
@@ -18,11 +18,12 @@ mod tests;
 
 use array::{EDGE, Form, Printer, THRESHOLD};
 use json::{Head, JsonWriter};
-use slice::{Selection, Target};
 use std::io::Write;
 use std::path::PathBuf;
+use target::Target;
 use values::Values;
 use weightlift::Opened;
+use weightlift_convert::Selection;
 use weightlift_core::{Error, Result};
 
 /// The most elements a summary shows; a shape of many axes can ask for more than anyone reads.

@@ -1,7 +1,7 @@
 //! Values to a `.npy` file.
 
 use super::read::Reader;
-use super::slice::Target;
+use super::target::Target;
 use std::path::Path;
 use weightlift::Opened;
 use weightlift_core::{DType, Error, Packing, Result};

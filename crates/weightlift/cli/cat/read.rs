@@ -1,8 +1,8 @@
 //! Reading the selected elements, a block at a time.
 
 use super::element::element_bytes;
-use super::slice::{Axis, Run, Selection};
 use weightlift::Opened;
+use weightlift_convert::{Axis, Run, Selection};
 use weightlift_core::{ByteRange, Checkpoint, Checksum, Entry, EntryId, Error, Extent, Region, Result, Shape};
 use weightlift_io::{Scratch, Sources, read_box, verify_range};
 

@@ -2,7 +2,7 @@
 
 use super::element::{Elements, Value, decode};
 use super::exact::FloatFormat;
-use super::slice::{Selection, Target};
+use super::target::Target;
 use super::values::{Store, Values};
 use super::{CatArgs, print_text, run};
 use serde_json::Value as Json;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weightlift::Opened;
+use weightlift_convert::Selection;
 use weightlift_core::{DType, Entry, EntryId, Files, KeyPath, Kind, OpenOptions, ReadAt, Shape, Stat, WriteAt};
 use weightlift_testkit::{fixture, fixtures};
 

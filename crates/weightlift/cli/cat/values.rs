@@ -2,9 +2,10 @@
 
 use super::element::{Elements, Value, decode};
 use super::read::{Reader, each_index};
-use super::slice::{Selection, Target};
+use super::target::Target;
 use super::texts;
 use weightlift::Opened;
+use weightlift_convert::Selection;
 use weightlift_core::{DType, Entry, Error, Result};
 
 /// A tensor and the part of it that is wanted.

@@ -1,35 +1,37 @@
-//! `NAME[SLICE]`: which tensor, and which part of it.
+//! Slices as Python writes them: which positions of each axis.
 
-use weightlift_core::{Catalog, EntryId, Error, KeyPath, Result, Shape};
+use weightlift_core::{Error, Result, Shape};
 
 /// Evenly spaced positions along an axis: `count` of them, the first at `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u64,
+pub struct Run {
+    /// The first position.
+    pub start: u64,
     /// From one to the next; backwards where negative.
-    pub(super) step: i64,
-    pub(super) count: u64,
+    pub step: i64,
+    /// How many positions.
+    pub count: u64,
 }
 
 impl Run {
     /// The position of one of them.
-    pub(super) fn at(self, index: u64) -> u64 {
+    pub fn at(self, index: u64) -> u64 {
         let distance = index.saturating_mul(self.step.unsigned_abs());
         if self.step < 0 { self.start.saturating_sub(distance) } else { self.start.saturating_add(distance) }
     }
 
     /// `count` of them from the one at `index` on.
-    pub(super) fn part(self, index: u64, count: u64) -> Run {
+    pub fn part(self, index: u64, count: u64) -> Run {
         Run { start: self.at(index), count, ..self }
     }
 
     /// The lowest position.
-    pub(super) fn low(self) -> u64 {
+    pub fn low(self) -> u64 {
         if self.step < 0 { self.at(self.count.saturating_sub(1)) } else { self.start }
     }
 
     /// How many positions lie from the lowest to the highest.
-    pub(super) fn span(self) -> u64 {
+    pub fn span(self) -> u64 {
         match self.count {
             0 => 0,
             count => (count - 1).saturating_mul(self.step.unsigned_abs()).saturating_add(1),
@@ -39,21 +41,21 @@ impl Run {
 
 /// What is selected of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Axis {
+pub struct Axis {
     /// One run; two where the middle is left out.
-    pub(super) runs: Vec<Run>,
+    pub runs: Vec<Run>,
     /// Whether the result has this axis: an index drops it.
-    pub(super) kept: bool,
+    pub kept: bool,
 }
 
 impl Axis {
     /// How many positions are selected.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.runs.iter().map(|run| run.count).sum()
     }
 
     /// One of the positions.
-    pub(super) fn at(&self, index: u64) -> u64 {
+    pub fn at(&self, index: u64) -> u64 {
         let mut left = index;
         for run in &self.runs {
             if left < run.count {
@@ -67,13 +69,20 @@ impl Axis {
 
 /// A part of a tensor, an [`Axis`] for each of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Selection {
-    pub(super) axes: Vec<Axis>,
+pub struct Selection {
+    /// One for each axis of the tensor.
+    pub axes: Vec<Axis>,
 }
 
 impl Selection {
+    /// The positions of every axis, the first run of each: what [`Selection::parse`] and [`Selection::whole`] make.
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        let none = Run { start: 0, step: 1, count: 0 };
+        self.axes.iter().map(|axis| axis.runs.first().copied().unwrap_or(none)).collect()
+    }
+
     /// All of a tensor.
-    pub(super) fn whole(shape: &Shape) -> Selection {
+    pub fn whole(shape: &Shape) -> Selection {
         let run = |&count: &u64| Run { start: 0, step: 1, count };
         Selection { axes: shape.dims().iter().map(|dim| Axis { runs: vec![run(dim)], kept: true }).collect() }
     }
@@ -82,7 +91,7 @@ impl Selection {
     ///
     /// # Errors
     /// `Request` for anything else, and for an index out of range, naming axis and size.
-    pub(super) fn parse(text: &str, shape: &Shape) -> Result<Selection> {
+    pub fn parse(text: &str, shape: &Shape) -> Result<Selection> {
         let mut items: Vec<&str> = text.split(',').map(str::trim).collect();
         if items.len() > 1 && items.last() == Some(&"") {
             items.pop();
@@ -108,12 +117,12 @@ impl Selection {
     ///
     /// # Errors
     /// `Malformed` where a dimension of 0 is gone and the others are too large.
-    pub(super) fn shape(&self) -> Result<Shape> {
+    pub fn shape(&self) -> Result<Shape> {
         Shape::new(self.axes.iter().filter(|axis| axis.kept).map(Axis::count).collect::<Vec<_>>())
     }
 
     /// How many elements are selected.
-    pub(super) fn elements(&self) -> u64 {
+    pub fn elements(&self) -> u64 {
         if self.axes.iter().any(|axis| axis.count() == 0) {
             return 0;
         }
@@ -121,7 +130,7 @@ impl Selection {
     }
 
     /// The same without the middle of every axis that has more than `2 * edge` positions.
-    pub(super) fn corners(&self, edge: u64) -> Selection {
+    pub fn corners(&self, edge: u64) -> Selection {
         let axes = self.axes.iter().map(|axis| match axis.runs.as_slice() {
             &[run] if run.count > 2 * edge => {
                 let runs = vec![run.part(0, edge), run.part(run.count - edge, edge)];
@@ -131,6 +140,24 @@ impl Selection {
         });
         Selection { axes: axes.collect() }
     }
+}
+
+/// Finds what `NAME` or `NAME[SLICE]` means: a tensor of that whole name, brackets included, comes first; else the last
+/// brackets are the slice. `find` looks a name up.
+///
+/// # Errors
+/// What `find` answers.
+pub fn named_part<'a, T>(
+    argument: &'a str,
+    find: impl Fn(&str) -> Result<Option<T>>,
+) -> Result<Option<(T, Option<&'a str>)>> {
+    if let Some(found) = find(argument)? {
+        return Ok(Some((found, None)));
+    }
+    let Some((name, slice)) = argument.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) else {
+        return Ok(None);
+    };
+    Ok(find(name)?.map(|found| (found, Some(slice))))
 }
 
 const HELP: &str = "a slice is written as in Python: [0], [-1], [2:5], [::2, ...]";
@@ -180,81 +207,9 @@ fn number(text: &str) -> Result<i128> {
     Ok(i128::from(if negative { -number } else { number }))
 }
 
-/// A tensor and the part of it that an argument names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) id: EntryId,
-    /// What stood between the brackets.
-    pub(super) slice: Option<String>,
-    pub(super) selection: Selection,
-}
-
-impl Target {
-    /// Finds the tensor: that of this whole name, brackets included; else the last brackets are the slice.
-    ///
-    /// # Errors
-    /// `Request` for an unknown name, with the nearest; for a name of several tensors, listing them; for a slice that
-    /// does not fit.
-    pub(super) fn find(argument: &str, catalog: &Catalog) -> Result<Target> {
-        let cut = argument.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
-        if let Some(id) = find_name(argument, catalog)? {
-            return Ok(Target { id, slice: None, selection: Selection::whole(&catalog.entry(id).shape) });
-        }
-        let (name, slice) = cut.map_or((argument, None), |(name, slice)| (name, Some(slice)));
-        let found = slice.map(|_| find_name(name, catalog)).transpose()?.flatten();
-        let (Some(id), Some(slice)) = (found, slice) else { return Err(unknown(name, catalog)) };
-        let selection = Selection::parse(slice, &catalog.entry(id).shape);
-        let selection = selection.map_err(|error| error.in_tensor(name))?;
-        Ok(Target { id, slice: Some(slice.to_owned()), selection })
-    }
-}
-
-fn find_name(name: &str, catalog: &Catalog) -> Result<Option<EntryId>> {
-    let found: Vec<EntryId> = catalog.named(name).map(|(id, _)| id).collect();
-    match found.as_slice() {
-        [] => Ok(None),
-        [id] => Ok(Some(*id)),
-        several => Err(ambiguous(name, several, catalog)),
-    }
-}
-
-fn ambiguous(name: &str, several: &[EntryId], catalog: &Catalog) -> Error {
-    const LISTED: usize = 8;
-    let listed = several.iter().take(LISTED).map(|&id| {
-        let entry = catalog.entry(id);
-        format!("number {} at {}, {} {}", id.0, keys(&entry.path), entry.dtype, entry.shape)
-    });
-    let mut listed: Vec<String> = listed.collect();
-    if several.len() > LISTED {
-        listed.push(format!("and {} more", several.len() - LISTED));
-    }
-    let message = format!("{} tensors bear this name: {}", several.len(), listed.join("; "));
-    Error::request(message).in_tensor(name)
-}
-
-/// A path key by key, so that a dot in a key is told from a step.
-fn keys(path: &KeyPath) -> String {
-    use weightlift_core::Key;
-    let key = |key: &Key| match key {
-        Key::Text(text) => format!("[{text:?}]"),
-        other => format!("[{other}]"),
-    };
-    path.0.iter().map(key).collect()
-}
-
-fn unknown(name: &str, catalog: &Catalog) -> Error {
-    let error = Error::request("there is no such tensor").in_tensor(name);
-    let names = catalog.entries.iter().map(|entry| entry.name.as_str());
-    match weightlift_convert::nearest(name, names).as_slice() {
-        [] => error.help("ls lists the names"),
-        near => error.help(format!("did you mean {}", near.join(" or "))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weightlift_core::{DType, Entry, Key};
 
     fn shape(dims: &[u64]) -> Shape {
         Shape::new(dims).unwrap()
@@ -337,40 +292,5 @@ mod tests {
         assert_eq!(selection.axes[0].runs, [run(8, -1, 3), run(2, -1, 3)]);
         assert_eq!(selection.axes[1].runs, [run(0, 1, 6)]);
         assert_eq!(selection.elements(), 36);
-    }
-
-    fn catalog(names: &[&str]) -> Catalog {
-        let mut catalog = Catalog::new("test", "test");
-        for name in names {
-            let path = KeyPath(name.split('.').map(|key| Key::Text(key.to_owned())).collect());
-            catalog.entries.push(Entry::absent(path, DType::F32, shape(&[4, 3]), "a test"));
-        }
-        catalog
-    }
-
-    #[test]
-    fn a_whole_name_wins_over_a_slice() {
-        let catalog = catalog(&["a", "a[0]", "b[1]", "c", "d.e"]);
-        let find = |argument| Target::find(argument, &catalog).map(|target| (target.id.0, target.slice));
-        assert_eq!(find("a").unwrap(), (0, None));
-        assert_eq!(find("a[0]").unwrap(), (1, None));
-        assert_eq!(find("a[1]").unwrap(), (0, Some("1".to_owned())));
-        assert_eq!(find("a[0][1:, 2]").unwrap(), (1, Some("1:, 2".to_owned())));
-        assert_eq!(find("b[1]").unwrap(), (2, None));
-        assert_eq!(find("d.e[...]").unwrap(), (4, Some("...".to_owned())));
-        assert!(find("a[9]").unwrap_err().to_string().starts_with("a: index 9") || find("a[9]").is_err());
-        assert!(find("a[9]").unwrap_err().to_string().contains("axis 0 of size 4"));
-        assert!(find("d.f[0]").unwrap_err().to_string().contains("did you mean \"d.e\""));
-        assert!(find("zzzzzzzz").unwrap_err().to_string().contains("no such tensor"));
-        assert!(find("a[0").is_err() && find("]").is_err() && find("").is_err());
-    }
-
-    #[test]
-    fn names_of_several_tensors_are_listed() {
-        let mut catalog = catalog(&["d.e"]);
-        catalog.entries.push(Entry::absent(KeyPath::flat("d.e"), DType::F16, shape(&[2]), "a test"));
-        let message = Target::find("d.e[0]", &catalog).unwrap_err().to_string();
-        assert!(message.contains("number 0 at [\"d\"][\"e\"], f32 [4, 3]"), "{message}");
-        assert!(message.contains("number 1 at [\"d.e\"], f16 [2]"), "{message}");
     }
 }
