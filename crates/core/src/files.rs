@@ -125,6 +125,43 @@ pub trait Files: Send + Sync + Debug {
     /// `AlreadyExists` where it does; otherwise as the operating system says.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>>;
 
+    /// Opens a file that exists, to change bytes of it where they lie, and holds it locked as [`Files::create`] does.
+    ///
+    /// # Errors
+    /// `WouldBlock` where somebody else holds it, `Unsupported` where files are only written anew; otherwise as the
+    /// operating system says.
+    fn modify(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How many names a file has: what changes under one of them changes under all.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn names(&self, path: &Path) -> io::Result<u64> {
+        let _ = path;
+        Ok(1)
+    }
+
+    /// Creates a folder in one that exists.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where something bears the name; otherwise as the operating system says.
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Removes a folder, which must be empty.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether nobody writes this file any more: a left-over of a run that was killed.
     ///
     /// # Errors

@@ -12,6 +12,11 @@ use std::sync::Arc;
 pub struct OpenOptions {
     /// What a file may ask for.
     pub limits: Limits,
+    /// Reads files with harmless faults, each with a warning: padding and trailing bytes where none belong, values of
+    /// the wrong kind beside the tensors, headers longer than other readers take.
+    pub lenient: bool,
+    /// Refuses what is otherwise a warning: an index that does not fit its files in every point.
+    pub strict: bool,
 }
 
 /// How a checkpoint is written.
@@ -22,6 +27,41 @@ pub struct WriteOptions {
     pub replace: bool,
     /// The most bytes of tensors in one file, for formats of several files; a larger tensor has a file of its own.
     pub shard_size: Option<u64>,
+    /// What is put under a key of the metadata, or taken off it where there is no value, for formats that have
+    /// metadata. The last entry of a key counts.
+    pub metadata: Vec<(String, Option<String>)>,
+    /// What becomes of the second names of a tensor, for formats that write each tensor once.
+    pub ties: Ties,
+    /// Changes only what stands before the tensors, in the file itself. Bytes of tensors may not move.
+    pub in_place: bool,
+    /// How a format writes numbers that it has no type of its own for.
+    pub nameless: Nameless,
+    /// Tensors that were widened because the format has no type for what they were, with that type: recorded beside
+    /// them where the format can.
+    pub widened: Vec<(String, DType)>,
+}
+
+/// What becomes of the second names of a tensor in a format that writes each tensor once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ties {
+    /// They are recorded, each with the name the tensor is written under.
+    #[default]
+    Alias,
+    /// They are forgotten: only the first name is left.
+    First,
+}
+
+/// How a format writes numbers that it has no type of its own for (bf16, the 8-bit floats in NumPy's files). Either way
+/// the dtype is recorded, so that the format reads it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nameless {
+    /// Not at all.
+    #[default]
+    Refuse,
+    /// As unsigned integers of the same bits.
+    Bits,
+    /// As raw bytes, the way the libraries that extend the format with such types do.
+    Raw,
 }
 
 /// The answer of a format that knows a path for its own.

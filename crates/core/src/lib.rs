@@ -26,7 +26,9 @@ pub use dtype::{Class, DType, UnknownDType};
 pub use entry::{Checksum, Data, Entry, EntryId, Extent, Key, KeyPath};
 pub use error::{Error, Kind, Place, Result};
 pub use files::{FileId, FileKind, Files, ReadAt, Stat, WriteAt};
-pub use format::{Capabilities, Checkpoint, CheckpointWriter, Format, OpenOptions, Recognised, WriteOptions, Written};
+pub use format::{
+    Capabilities, Checkpoint, CheckpointWriter, Format, Nameless, OpenOptions, Recognised, Ties, WriteOptions, Written,
+};
 pub use layout::{ByteOrder, Layout, Packing, Region};
 pub use limits::Limits;
 pub use manifest::{Blob, BlobId, Manifest, Origin, Output, Part};

@@ -1,7 +1,7 @@
 //! The list of renames of a commit under way, on disk, so that the next run can finish it.
 
-use crate::FileSource;
 use crate::commit::{is_temporary, split};
+use crate::{FileSource, head};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -165,14 +165,15 @@ impl Journal {
     }
 }
 
-/// Finishes the commits that killed runs left in a folder; answers how many.
+/// Finishes the commits that killed runs left in a folder, and puts back the headers that they were changing in place;
+/// answers how many.
 ///
 /// # Errors
 /// `Io` where a rename fails, `Malformed` for a damaged journal.
 pub fn recover(files: &dyn Files, dir: &Path) -> Result<usize> {
     let names = files.list(dir).map_err(|error| Error::io("cannot list", dir, error))?;
     let journals = names.iter().filter(|name| name.as_encoded_bytes().ends_with(JOURNAL.as_bytes()));
-    let mut finished = 0;
+    let mut finished = head::restore_in(files, dir, &names)?;
     for path in journals.map(|name| dir.join(name)) {
         if files.is_abandoned(&path).unwrap_or(false) {
             read(files, dir, &path)?.carry_out(files)?;

@@ -18,6 +18,7 @@
 
 mod buffer;
 mod commit;
+mod head;
 mod journal;
 mod read;
 mod real;
@@ -27,6 +28,7 @@ mod sources;
 
 pub use buffer::AlignedBuffer;
 pub use commit::{Commit, folder_of};
+pub use head::{restore_head, rewrite_head};
 pub use journal::recover;
 pub use read::{Scratch, mismatch, place, read_box, read_entry, run_of, verify_range};
 pub use real::{RealFiles, real};

@@ -54,6 +54,27 @@ impl Files for RealFiles {
         }
     }
 
+    fn modify(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            // A file system without locks cannot tell whether somebody else is at work.
+            _ => Ok(Arc::new(RealFile(file))),
+        }
+    }
+
+    fn names(&self, path: &Path) -> io::Result<u64> {
+        links(&fs::metadata(path)?)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
     fn is_abandoned(&self, path: &Path) -> io::Result<bool> {
         // Opening a pipe would wait for its other end.
         if !fs::symlink_metadata(path)?.is_file() {
@@ -147,6 +168,16 @@ fn is_still_there(path: &Path, file: &File) -> io::Result<bool> {
 fn identity(_: &Path, meta: &fs::Metadata) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
     Ok(FileId { device: meta.dev(), inode: meta.ino() })
+}
+
+#[cfg(unix)]
+fn links(meta: &fs::Metadata) -> io::Result<u64> {
+    Ok(std::os::unix::fs::MetadataExt::nlink(meta))
+}
+
+#[cfg(not(unix))]
+fn links(_: &fs::Metadata) -> io::Result<u64> {
+    Ok(1)
 }
 
 #[cfg(not(unix))]

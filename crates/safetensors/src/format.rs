@@ -1,6 +1,6 @@
 //! The format as the rest sees it.
 
-use crate::{EXTENSION, ID, dtype, layout, read, set, write};
+use crate::{EXTENSION, ID, dtype, in_place, layout, read, set, write};
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_core::{
@@ -11,7 +11,7 @@ use weightlift_core::{
 /// Longer headers are taken for the first bytes of something else.
 const PLAUSIBLE_HEADER: u64 = 1 << 40;
 
-/// safetensors files, read and written, and sharded sets of them, read.
+/// safetensors files and sharded sets of them, read and written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Safetensors;
 
@@ -40,7 +40,7 @@ impl Format for Safetensors {
     }
 
     fn open(&self, files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Box<dyn Checkpoint>> {
-        Ok(Box::new(read::open(files.as_ref(), path, &options.limits)?))
+        Ok(Box::new(read::open(files.as_ref(), path, options)?))
     }
 
     fn capabilities(&self) -> Option<Capabilities> {
@@ -55,7 +55,10 @@ impl Format for Safetensors {
         manifest: Manifest,
         options: &WriteOptions,
     ) -> Result<Box<dyn CheckpointWriter>> {
-        write::create(files, path, &manifest, options)
+        match options.in_place {
+            true => in_place::create(files, path, &manifest, options),
+            false => write::create(files, path, &manifest, options),
+        }
     }
 }
 

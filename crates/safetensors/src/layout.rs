@@ -3,8 +3,9 @@
 use crate::header::{Header, Tensor};
 use crate::{METADATA_KEY, Metadata, dtype};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
-use weightlift_core::{Error, Manifest, Output, Packing, Result};
+use std::collections::{HashMap, HashSet};
+use weightlift_core::{Error, Manifest, Output, Packing, Result, Ties, WriteOptions};
+use weightlift_shards::{list, split};
 
 /// What is wrong with a tensor name, in words that complete `the name "x" …`.
 pub(crate) fn name_problem(name: &str) -> Option<String> {
@@ -45,14 +46,15 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays blobs out in their order, over files of at most `limit` bytes of tensors. Of the tensors over one blob the
-    /// first is written, the others are recorded as tied to it.
+    /// Lays blobs out in their order, over files of at most [`WriteOptions::shard_size`] bytes of tensors. Of the tensors
+    /// over one blob the first is written; what becomes of the others is for [`WriteOptions::ties`] to say.
     ///
     /// # Errors
-    /// `Request` with the tensor for what the format cannot hold.
-    pub(crate) fn new(manifest: &Manifest, limit: u64) -> Result<Layout> {
-        let (blobs, files) = places(manifest, limit)?;
+    /// `Request` with the tensor for what the format cannot hold, and for a key to remove that is not there.
+    pub(crate) fn new(manifest: &Manifest, options: &WriteOptions) -> Result<Layout> {
+        let (blobs, files) = places(manifest, options.shard_size.unwrap_or(u64::MAX))?;
         let (mut metadata, notes) = metadata_of(manifest);
+        metadata.edit(&options.metadata)?;
         let mut layout = Layout { files, blobs, index: Map::new(), notes };
         let mut owners = vec![None; manifest.blobs.len()];
         let (mut names, mut ties) = (HashSet::new(), Vec::new());
@@ -65,13 +67,41 @@ impl Layout {
         if let Some(blob) = owners.iter().position(Option::is_none) {
             return Err(Error::request(format!("blob {blob} belongs to no tensor")));
         }
+        if options.ties == Ties::First {
+            layout.notes.extend(forgotten(&ties));
+            ties.clear();
+        }
         match layout.files.len() {
             1 => metadata.record_ties(&ties)?,
             _ => layout.index = metadata.record_ties_in_index(&ties)?,
         }
         metadata.complete();
+        layout.order_headers(manifest);
         layout.files.iter_mut().for_each(|file| file.header.metadata = metadata.clone());
         Ok(layout)
+    }
+
+    /// Lists tensors in the order of the header they come from, where that is another than the order of their bytes.
+    fn order_headers(&mut self, manifest: &Manifest) {
+        let orders =
+            manifest.extras.iter().filter_map(|(input, extras)| Some((*input, &extras.get::<Metadata>()?.order)));
+        let orders: HashMap<u32, &Vec<u32>> = orders.filter(|(_, order)| !order.is_empty()).collect();
+        if orders.is_empty() {
+            return;
+        }
+        let place = |output: &Output| {
+            let origin = output.origin?;
+            Some((origin.input, *orders.get(&origin.input)?.get(origin.entry.0 as usize)?))
+        };
+        let places = manifest.tensors.iter().filter_map(|output| Some((output.name.as_str(), place(output)?)));
+        let places: HashMap<&str, (u32, u32)> = places.collect();
+        for file in &mut self.files {
+            // What comes from no header follows.
+            file.header.tensors.sort_by_key(|tensor| {
+                let place = places.get(tensor.name.as_str()).copied();
+                (place.is_none(), place)
+            });
+        }
     }
 
     /// Lists a tensor, or returns the one that its bytes are listed for already.
@@ -100,12 +130,19 @@ impl Layout {
     }
 }
 
+/// What to say of second names that are not written.
+fn forgotten(ties: &[(&str, &str)]) -> Option<String> {
+    let names: Vec<String> = ties.iter().map(|(name, kept)| format!("{name} (tied to {kept})")).collect();
+    let (noun, list) = (if names.len() == 1 { "name" } else { "names" }, list(&names));
+    (!names.is_empty()).then(|| format!("{} second {noun} left out: {list}", names.len()))
+}
+
 /// The place of each blob, and the files with their lengths.
 fn places(manifest: &Manifest, limit: u64) -> Result<(Vec<Place>, Vec<File>)> {
     let sizes: Vec<u64> = manifest.blobs.iter().map(|blob| blob.bytes).collect();
     let mut files = vec![File::default()];
     let mut places = Vec::with_capacity(sizes.len());
-    for (number, len) in weightlift_shards::split(&sizes, limit).into_iter().zip(sizes) {
+    for (number, len) in split(&sizes, limit).into_iter().zip(sizes) {
         files.resize_with(files.len().max(number + 1), File::default);
         let Some(file) = files.get_mut(number) else { continue };
         places.push(Place { file: number, begin: file.bytes, len });
@@ -166,8 +203,12 @@ mod tests {
         Shape::new(dims).unwrap()
     }
 
+    fn laid_out(manifest: &Manifest) -> Result<Layout> {
+        Layout::new(manifest, &WriteOptions::default())
+    }
+
     fn refused(manifest: &Manifest) -> String {
-        Layout::new(manifest, u64::MAX).err().map(|error| error.to_string()).unwrap_or_default()
+        laid_out(manifest).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     fn of_one(dtype: DType, dims: &[u64]) -> Manifest {
@@ -183,13 +224,15 @@ mod tests {
             manifest.add_tensor(name, DType::U8, shape(&[dim]));
         }
         manifest.tensors.reverse();
-        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        let layout = laid_out(&manifest).unwrap();
         let place = |file, begin, len| Place { file, begin, len };
         assert_eq!(layout.blobs, [place(0, 0, 3), place(0, 3, 0), place(0, 3, 5)]);
         let listed =
             layout.files[0].header.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.begin, tensor.end));
         assert_eq!(listed.collect::<Vec<_>>(), [("c", 3, 8), ("b", 3, 3), ("a", 0, 3)]);
-        let layout = Layout::new(&manifest, 4).unwrap();
+        let mut options = WriteOptions::default();
+        options.shard_size = Some(4);
+        let layout = Layout::new(&manifest, &options).unwrap();
         assert_eq!(layout.blobs, [place(0, 0, 3), place(0, 3, 0), place(1, 0, 5)]);
         assert_eq!((layout.files[0].header.tensors.len(), layout.files[1].header.tensors.len()), (2, 1));
         assert_eq!((layout.files[0].bytes, layout.files[1].bytes), (3, 5));
@@ -201,10 +244,15 @@ mod tests {
         for (name, dims) in [("x", &[4][..]), ("y", &[4])] {
             manifest.tensors.push(Output { name: name.into(), shape: shape(dims), ..manifest.tensors[0].clone() });
         }
-        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        let layout = laid_out(&manifest).unwrap();
         assert_eq!(layout.files[0].header.tensors.len(), 1);
         let pairs: Vec<_> = layout.files[0].header.metadata.pairs().collect();
         assert_eq!(pairs, [("format", "pt"), ("x", "w"), ("y", "w")]);
+        let mut options = WriteOptions::default();
+        options.ties = Ties::First;
+        let first = Layout::new(&manifest, &options).unwrap();
+        assert_eq!(first.files[0].header.metadata, Metadata::conventional());
+        assert_eq!(first.notes, ["2 second names left out: x (tied to w), y (tied to w)"]);
         manifest.tensors[2].shape = shape(&[2, 2]);
         manifest.tensors[2].parts[0].region = Region::whole(&shape(&[2, 2]));
         manifest.tensors[2].parts[0].layout.strides = vec![2, 1];
@@ -218,7 +266,7 @@ mod tests {
         let mut manifest = of_one(DType::U8, &[0]);
         manifest.tensors.push(Output { name: "x".into(), ..manifest.tensors[0].clone() });
         manifest.tensors.push(Output { name: "y".into(), dtype: DType::F32, ..manifest.tensors[0].clone() });
-        let layout = Layout::new(&manifest, u64::MAX).unwrap();
+        let layout = laid_out(&manifest).unwrap();
         assert_eq!(layout.files[0].header.tensors.len(), 3);
         assert_eq!(layout.files[0].header.metadata, Metadata::conventional());
     }
@@ -266,7 +314,7 @@ mod tests {
     #[test]
     fn metadata_come_from_the_inputs_of_this_format() {
         let with = |extras: Vec<(u32, Extras)>| {
-            let layout = Layout::new(&Manifest { extras, ..Manifest::default() }, u64::MAX).unwrap();
+            let layout = laid_out(&Manifest { extras, ..Manifest::default() }).unwrap();
             (layout.files[0].header.metadata.clone(), layout.notes)
         };
         let metadata = |pairs: &[(&str, &str)]| {

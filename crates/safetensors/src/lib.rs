@@ -14,20 +14,30 @@
 //! offsets, the tensors cover the rest of the file without gaps or overlap; there is no room for padding.
 //!
 //! # Reading
-//! The catalog lists tensors in the order of their bytes. Whatever the reference reader takes is taken (blanks before
-//! the JSON text and after it, members in any order, unknown fields, headers of any length up to the limits), with
-//! one exception: a name that stands twice is refused, because readers disagree about which tensor counts.
+//! The catalog lists tensors in the order of their bytes; where the header has another, that is kept for writing it
+//! back. Whatever the reference reader takes is taken (blanks before the JSON text and after it, members in any order, unknown fields),
+//! with one exception: a name that stands twice is refused, because readers disagree about which tensor counts.
 //! The shape of a 4-bit or 6-bit tensor counts elements; together they must fill whole bytes.
+//! [`weightlift_core::OpenOptions::lenient`] also reads headers padded with NUL bytes, metadata that are no texts,
+//! bytes after the last tensor, and headers of more than 100,000,000 bytes, each with a warning.
 //!
 //! A sharded set is opened by its index (`model.safetensors.index.json`) or its folder. Every tensor of the index must
-//! be in the file that the index names. Tensors and files that the index does not name are left aside with a warning.
+//! be in the file that the index names. Tensors and files that the index does not name are left aside with a warning;
+//! [`weightlift_core::OpenOptions::strict`] refuses them.
 //!
 //! Tensors of several names are written once by many savers, and the other names recorded in the metadata
-//! (`{"dropped": "kept"}`). Such a name is listed as a tensor over the same bytes.
+//! (`{"dropped": "kept"}`), or in the index of a set. Such a name is listed as a tensor of its own over the same
+//! bytes, after the others: a file of one tensor and one second name lists two tensors, where the reference reader,
+//! which leaves such names to the model, lists one.
 //!
 //! # Writing
 //! The header lists tensors in the order of the manifest, the data lie in the order of its blobs. The data begin at a
-//! multiple of 8 bytes. Tensors over one blob are written once under the first name, and the others recorded.
+//! multiple of 8 bytes. Tensors over one blob are written once under the first name, and the others recorded, or left
+//! out ([`weightlift_core::Ties`]).
+//!
+//! [`weightlift_core::WriteOptions::in_place`] changes the header of the file alone, where the new one fits into the room
+//! of the old one and every tensor stays where it is; the old header is saved beside the file until the new one is on
+//! the disk, and put back by the next reader after a crash.
 //!
 //! With a shard size, tensors are divided in that order over `NAME-00001-of-0000N.safetensors` and an index, and
 //! second names are recorded in the index; what fits into one file is written as one. A set of that name that is
@@ -38,6 +48,7 @@
 //!
 //! Metadata of a safetensors input are written back, and where there are any they say `format`, because loaders
 //! refuse a file whose metadata lack it; a file made from other formats gets `{"format": "pt"}`. See [`Metadata`].
+//! [`weightlift_core::WriteOptions::metadata`] sets and removes keys.
 //!
 //! ```
 //! # fn main() -> weightlift_core::Result<()> {
@@ -64,6 +75,7 @@
 mod dtype;
 mod format;
 mod header;
+mod in_place;
 mod layout;
 mod metadata;
 mod read;

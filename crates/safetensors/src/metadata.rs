@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 use std::collections::HashSet;
+use weightlift_core::{Error, Result};
+use weightlift_shards::list;
 
 /// The key of the header under which the metadata stands; no tensor may bear this name.
 pub const METADATA_KEY: &str = "__metadata__";
@@ -30,6 +32,8 @@ pub struct Metadata {
     pub(crate) ties: Vec<String>,
     /// What the index of a set says beside the tensors and their size.
     pub(crate) index: Map<String, Value>,
+    /// For each tensor, in the order of their bytes, its position in the header; empty where that is the same order.
+    pub(crate) order: Vec<u32>,
 }
 
 impl Metadata {
@@ -78,6 +82,27 @@ impl Metadata {
         let Some(pairs) = &mut self.pairs else { return false };
         let place = pairs.iter().position(|(known, _)| known == key);
         place.map(|place| pairs.remove(place)).is_some()
+    }
+
+    /// Sets and removes keys, one after the other.
+    ///
+    /// # Errors
+    /// `Request` for a key to remove that is not there.
+    pub(crate) fn edit(&mut self, edits: &[(String, Option<String>)]) -> Result<()> {
+        for (key, value) in edits {
+            match value {
+                Some(value) => self.set(key, value),
+                None if self.remove(key) => {}
+                None => {
+                    let keys: Vec<&str> = self.pairs().map(|(key, _)| key).collect();
+                    let error = Error::request(format!("there is no metadata {key:?} to remove"));
+                    return Err(
+                        error.help(format!("there is {}", if keys.is_empty() { "none".into() } else { list(&keys) }))
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds the pairs of another input. Where both have a key with different values, the value here stays; such keys
@@ -157,6 +182,12 @@ mod tests {
         assert!(!metadata.remove("a"));
         assert!(!Metadata::absent().remove("a"));
         assert_eq!(metadata, pairs(&[("b", "2")]));
+        let edit = |key: &str, value: Option<&str>| (key.to_owned(), value.map(str::to_owned));
+        metadata.edit(&[edit("b", None), edit("c", Some("=")), edit("d", Some("")), edit("c", Some("4"))]).unwrap();
+        assert_eq!(metadata, pairs(&[("c", "4"), ("d", "")]));
+        let error = metadata.edit(&[edit("b", None)]).unwrap_err().to_string();
+        assert_eq!(error, "there is no metadata \"b\" to remove (there is c, d)");
+        assert!(Metadata::absent().edit(&[edit("b", None)]).is_err());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Opening: the header into a catalog.
 
-use crate::header::{self, Header, LENGTH_BYTES, arrange};
+use crate::header::{self, Header, LENGTH_BYTES, READABLE_HEADER};
 use crate::{ID, Metadata, set};
 use std::path::{Path, PathBuf};
 use weightlift_core::{
-    ByteRange, Catalog, Checkpoint, Entry, Error, Extent, Extras, FileKind, Files, KeyPath, Limits, Result, Source,
-    sniff,
+    ByteRange, Catalog, Checkpoint, Entry, Error, Extent, Extras, FileKind, Files, KeyPath, OpenOptions, Result,
+    Source, sniff,
 };
 use weightlift_io::FileSource;
 
@@ -40,56 +40,84 @@ impl Checkpoint for Opened {
 }
 
 /// Opens a file, an index or the folder of either.
-pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Opened> {
+pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Result<Opened> {
     if files.stat(path).is_ok_and(|stat| stat.kind == FileKind::Dir) {
-        return open(files, &set::only_one(files, path)?, limits);
+        return open(files, &set::only_one(files, path)?, options);
     }
     if set::is_index(path) {
-        return set::open(files, path, limits);
+        return set::open(files, path, options);
     }
     let mut catalog = Catalog::new(ID, "safetensors file");
-    let metadata = add_file(files, path, limits, &mut catalog)?;
+    let metadata = add_file(files, path, options, &mut catalog)?;
     Ok(Opened::new(catalog, metadata, vec![path.to_path_buf()]))
 }
 
-/// Adds a file and its tensors to a catalog, in the order of their bytes, and returns its metadata.
-pub(crate) fn add_file(files: &dyn Files, path: &Path, limits: &Limits, catalog: &mut Catalog) -> Result<Metadata> {
+/// Adds a file and its tensors to a catalog, in the order of their bytes, and returns its metadata. A header that a
+/// killed run was changing in place is put back first.
+pub(crate) fn add_file(
+    files: &dyn Files,
+    path: &Path,
+    options: &OpenOptions,
+    catalog: &mut Catalog,
+) -> Result<Metadata> {
+    if weightlift_io::restore_head(files, path)? {
+        let warning = format!("{}: the header that an interrupted run was changing was put back", path.display());
+        catalog.warnings.push(warning);
+    }
     let source = FileSource::open(files, path)?;
-    let header = read_header(&source, limits).map_err(|error| error.in_file(path))?;
+    let Fitted { header, order, data, remarks } = read_header(&source, options).map_err(|error| error.in_file(path))?;
+    catalog.warnings.extend(remarks.into_iter().map(|remark| format!("{}: {remark}", path.display())));
     let id = catalog.add_source(Source::File { path: path.to_path_buf(), len: source.len() });
-    for tensor in header.tensors {
-        let start = header.data.start() + tensor.begin;
+    let Header { mut metadata, tensors } = header;
+    if !order.is_sorted() {
+        metadata.order = order.iter().map(|&at| at as u32).collect();
+    }
+    catalog.entries.reserve(tensors.len());
+    let mut tensors: Vec<Option<header::Tensor>> = tensors.into_iter().map(Some).collect();
+    for tensor in order.into_iter().filter_map(|at| tensors.get_mut(at)?.take()) {
+        let start = data.start() + tensor.begin;
         let entry = ByteRange::new(start, tensor.end - tensor.begin)
             .and_then(|bytes| Extent::contiguous(id, bytes, tensor.dtype, &tensor.shape))
-            .and_then(|extent| Entry::new(KeyPath::flat(&tensor.name), tensor.dtype, tensor.shape, vec![extent]))
-            .map_err(|error| error.in_tensor(&tensor.name).in_file(path))?;
+            .and_then(|extent| Entry::new(KeyPath::flat(tensor.name), tensor.dtype, tensor.shape, vec![extent]))
+            .map_err(|error| error.in_file(path))?;
         catalog.entries.push(entry);
     }
-    Ok(header.metadata)
+    Ok(metadata)
 }
 
-/// A header that fits its file: tensors in the order of their bytes, which tile `data`.
-struct Fitted {
-    metadata: Metadata,
-    tensors: Vec<header::Tensor>,
-    data: ByteRange,
+/// A header that fits its file: its tensors tile `data`.
+pub(crate) struct Fitted {
+    /// What the header says, tensors in its own order.
+    pub(crate) header: Header,
+    /// The positions of the tensors in the order of their bytes.
+    pub(crate) order: Vec<usize>,
+    /// The bytes after the header.
+    pub(crate) data: ByteRange,
+    /// Harmless faults.
+    pub(crate) remarks: Vec<String>,
 }
 
-fn read_header(source: &FileSource, limits: &Limits) -> Result<Fitted> {
-    let length = header_length(source, limits)?;
+/// Reads and checks the header of a file.
+pub(crate) fn read_header(source: &FileSource, options: &OpenOptions) -> Result<Fitted> {
+    let limits = &options.limits;
+    let mut remarks = Vec::new();
+    let length = header_length(source, options, &mut remarks)?;
     let bytes = source.read_vec(ByteRange::new(LENGTH_BYTES, length)?, limits.header_bytes)?;
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(foreign(source, || Error::malformed("no JSON object where the header must be").at(LENGTH_BYTES)));
     }
-    let Header { metadata, mut tensors } = header::parse(&bytes, limits)?;
+    let header = header::parse(&bytes, options, &mut remarks)?;
     let start = LENGTH_BYTES + length;
     let data = ByteRange::new(start, source.len().saturating_sub(start))?;
-    arrange(&mut tensors, data)?;
-    Ok(Fitted { metadata, tensors, data })
+    let (order, surplus) = header::in_order_of_bytes(&header.tensors, data, options.lenient)?;
+    if surplus > 0 {
+        remarks.push(format!("{surplus} bytes after the last tensor are left aside"));
+    }
+    Ok(Fitted { header, order, data, remarks })
 }
 
 /// The length of the header, checked against the file and the limits before anything of that size is allocated.
-fn header_length(source: &FileSource, limits: &Limits) -> Result<u64> {
+fn header_length(source: &FileSource, options: &OpenOptions, remarks: &mut Vec<String>) -> Result<u64> {
     let has = source.len();
     if has < LENGTH_BYTES {
         return Err(foreign(source, || header::truncated(LENGTH_BYTES, has)));
@@ -101,9 +129,16 @@ fn header_length(source: &FileSource, limits: &Limits) -> Result<u64> {
     if needed.is_none_or(|needed| needed > has) {
         return Err(foreign(source, || beyond(length, needed, has)));
     }
-    if length > limits.header_bytes {
-        let message = format!("a header of {length} bytes, where {} are allowed", limits.header_bytes);
+    if length > options.limits.header_bytes {
+        let message = format!("a header of {length} bytes, where {} are allowed", options.limits.header_bytes);
         return Err(foreign(source, || Error::limit(message).at(0)));
+    }
+    if length > READABLE_HEADER {
+        let message = format!("a header of {length} bytes, more than the {READABLE_HEADER} that other readers take");
+        if !options.lenient {
+            return Err(foreign(source, || Error::limit(message).at(0).help("--lenient reads it")));
+        }
+        remarks.push(message);
     }
     Ok(length)
 }

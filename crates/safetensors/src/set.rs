@@ -2,10 +2,9 @@
 
 use crate::read::{Opened, add_file};
 use crate::{EXTENSION, ID, Metadata};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use weightlift_core::{Catalog, Entry, Error, Files, Limits, Recognised, Result};
-use weightlift_shards::{Set, TOTAL_SIZE, index_name, list};
+use weightlift_core::{Catalog, Error, Files, OpenOptions, Recognised, Result};
+use weightlift_shards::{Census, Set, TOTAL_SIZE, index_name, list};
 
 /// The set that is meant where a folder has several.
 const USUAL_BASE: &str = "model";
@@ -59,88 +58,34 @@ fn candidates(files: &dyn Files, folder: &Path) -> Vec<String> {
 }
 
 /// Opens a set by its index.
-pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Opened> {
-    let set = Set::open(files, path, EXTENSION, limits)?;
-    let mut reader = Reader::new(&set);
+pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Result<Opened> {
+    let set = Set::open(files, path, EXTENSION, &options.limits)?;
+    let mut census = Census::new(&set, EXTENSION);
+    let mut catalog = Catalog::new(ID, format!("safetensors set of {} files", set.index.files().len()));
+    let (mut metadata, mut order) = (Metadata::absent(), Vec::new());
     for (name, path) in set.files() {
-        reader.add(files, name, &path, limits)?;
-    }
-    reader.all_found().map_err(|error| error.in_file(path))?;
-    let Reader { mut catalog, mut metadata, .. } = reader;
-    let strays = set.strays(files, EXTENSION);
-    if !strays.is_empty() {
-        catalog.warnings.push(format!("{} left aside: the index does not name it", list(&strays)));
-    }
-    let bytes = catalog.entries.iter().map(|entry| entry.bytes).fold(0, u64::saturating_add);
-    if let Some(claimed) = set.index.total_size().filter(|_| !set.index.has_total_size(bytes)) {
-        catalog.warnings.push(format!("the index says total_size {claimed}, but its tensors have {bytes} bytes"));
-    }
-    metadata.index = set.index.metadata.clone();
-    metadata.index.shift_remove(TOTAL_SIZE);
-    let members = set.files().into_iter().map(|(_, path)| path);
-    let members = members.chain([path.to_path_buf()]).collect();
-    Ok(Opened::new(catalog, metadata, members))
-}
-
-/// Collects the tensors of a set.
-struct Reader<'a> {
-    /// For each tensor of the index its file.
-    wanted: HashMap<&'a str, &'a str>,
-    /// Tensors seen in a file that the index does not name for them, with that file.
-    elsewhere: HashMap<String, String>,
-    catalog: Catalog,
-    metadata: Metadata,
-}
-
-impl<'a> Reader<'a> {
-    fn new(set: &'a Set) -> Reader<'a> {
-        let wanted: HashMap<&str, &str> = set.index.weight_map.iter().map(|(t, f)| (t.as_str(), f.as_str())).collect();
-        let catalog = Catalog::new(ID, format!("safetensors set of {} files", set.index.files().len()));
-        Reader { wanted, elsewhere: HashMap::new(), catalog, metadata: Metadata::absent() }
-    }
-
-    /// Adds those tensors of a file that the index names it for.
-    fn add(&mut self, files: &dyn Files, name: &str, path: &Path, limits: &Limits) -> Result<()> {
-        let before = self.catalog.entries.len();
-        let theirs = add_file(files, path, limits, &mut self.catalog)?;
-        for key in self.metadata.join(&theirs) {
+        let before = catalog.entries.len();
+        let theirs = add_file(files, &path, options, &mut catalog)?;
+        for key in metadata.join(&theirs) {
             let warning = format!("metadata {key:?} of {name} differs from an earlier file's and is left aside");
-            self.catalog.warnings.push(warning);
+            catalog.warnings.push(warning);
         }
-        for entry in self.catalog.entries.split_off(before) {
-            self.take(entry, name);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, entry: Entry, file: &str) {
-        match self.wanted.get(entry.name.as_str()) {
-            Some(wanted) if *wanted == file => self.catalog.entries.push(entry),
-            Some(_) => drop(self.elsewhere.insert(entry.name, file.to_owned())),
-            None => {
-                let warning = format!("tensor {:?} of {file} left aside: the index does not name it", entry.name);
-                self.catalog.warnings.push(warning);
+        for (at, entry) in catalog.entries.split_off(before).into_iter().enumerate() {
+            if census.counts(&entry.name, name) {
+                let place = theirs.order.get(at).map_or(at, |&place| place as usize);
+                order.push((before + place) as u32);
+                catalog.entries.push(entry);
             }
         }
     }
-
-    /// Every tensor of the index was in its file.
-    fn all_found(&self) -> Result<()> {
-        if self.catalog.entries.len() == self.wanted.len() {
-            return Ok(());
-        }
-        let mut missing = self.wanted.clone();
-        for entry in &self.catalog.entries {
-            missing.remove(entry.name.as_str());
-        }
-        let place = |(name, file): (&str, &str)| match self.elsewhere.get(name) {
-            Some(other) => format!("{name} ({file}; it is in {other})"),
-            None => format!("{name} ({file})"),
-        };
-        let mut places: Vec<String> = missing.into_iter().map(place).collect();
-        places.sort();
-        let (count, places) = (places.len(), list(&places));
-        let message = format!("tensors that the index names are not in their files, {count}: {places}");
-        Err(Error::malformed(message).help("the index belongs to other files"))
+    let bytes = catalog.entries.iter().map(|entry| entry.bytes).fold(0, u64::saturating_add);
+    catalog.warnings.extend(census.finish(files, &[bytes], options)?);
+    metadata.index = set.index.metadata.clone();
+    metadata.index.shift_remove(TOTAL_SIZE);
+    if !order.is_sorted() {
+        metadata.order = order;
     }
+    let members = set.files().into_iter().map(|(_, path)| path);
+    let members = members.chain([path.to_path_buf()]).collect();
+    Ok(Opened::new(catalog, metadata, members))
 }

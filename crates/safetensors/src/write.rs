@@ -1,6 +1,6 @@
 //! Writing: the headers first, then the blobs at their places.
 
-use crate::header::{self, LENGTH_BYTES};
+use crate::header::{self, LENGTH_BYTES, READABLE_HEADER};
 use crate::layout::{File, Layout, Place};
 use crate::{EXTENSION, set};
 use serde_json::Value;
@@ -10,9 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weightlift_core::{BlobId, CheckpointWriter, Error, FileRange, Files, Manifest, Result, WriteOptions, Written};
 use weightlift_io::{Commit, FileSink};
 use weightlift_shards::{Index, base_of, index_name, shard_name};
-
-/// Longer headers are refused by the reference reader.
-const READABLE_HEADER: usize = 100_000_000;
 
 /// The key of an index's metadata that holds the number of elements.
 const TOTAL_PARAMETERS: &str = "total_parameters";
@@ -25,7 +22,7 @@ pub(crate) fn create(
     options: &WriteOptions,
 ) -> Result<Box<dyn CheckpointWriter>> {
     let named = |error: Error| error.in_file(path);
-    let layout = Layout::new(manifest, options.shard_size.unwrap_or(u64::MAX)).map_err(named)?;
+    let layout = Layout::new(manifest, options).map_err(named)?;
     let target = Target::new(path, options.shard_size.is_some(), layout.files.len()).map_err(named)?;
     let mut writer = Writer::new(files.clone(), options.replace, layout.notes.clone());
     for (path, file) in target.files.iter().zip(&layout.files) {
@@ -73,8 +70,8 @@ impl Target {
 }
 
 /// A warning for a header that the reference does not read.
-fn header_note(length: usize) -> Option<String> {
-    let length = length.next_multiple_of(LENGTH_BYTES as usize);
+pub(crate) fn header_note(length: usize) -> Option<String> {
+    let length = (length as u64).next_multiple_of(LENGTH_BYTES);
     (length > READABLE_HEADER).then(|| {
         format!("the header has {length} bytes, but the safetensors library reads {READABLE_HEADER} at the most")
     })
@@ -87,10 +84,47 @@ struct Started {
     data: u64,
 }
 
+/// A blob and how much of it has come.
 #[derive(Debug)]
-struct Blob {
-    place: Place,
+pub(crate) struct Blob {
+    pub(crate) place: Place,
     written: AtomicU64,
+}
+
+impl Blob {
+    pub(crate) fn new(place: Place) -> Blob {
+        Blob { place, written: AtomicU64::new(0) }
+    }
+
+    /// The place in its file of `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `Request` where they leave the blob.
+    pub(crate) fn range(&self, id: BlobId, offset: u64, len: u64) -> Result<u64> {
+        let Place { begin, len: room, .. } = self.place;
+        if offset.checked_add(len).is_none_or(|end| end > room) {
+            return Err(Error::request(format!("{len} bytes at {offset} of blob {}, which has {room}", id.0)));
+        }
+        Ok(begin + offset)
+    }
+
+    pub(crate) fn count(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Refuses a blob of which bytes are missing.
+    pub(crate) fn is_whole(&self, id: usize) -> Result<()> {
+        let (written, len) = (self.written.load(Ordering::Relaxed), self.place.len);
+        match written == len {
+            true => Ok(()),
+            false => Err(Error::request(format!("{written} of the {len} bytes of blob {id} were written"))),
+        }
+    }
+}
+
+/// The error for a blob that the manifest does not have.
+pub(crate) fn no_blob(id: BlobId) -> Error {
+    Error::request(format!("blob {} does not exist", id.0))
 }
 
 /// Files under way: headers and index are there, the data arrive.
@@ -143,7 +177,7 @@ impl Writer {
     }
 
     fn place_blobs(&mut self, places: &[Place]) {
-        self.blobs = places.iter().map(|&place| Blob { place, written: AtomicU64::new(0) }).collect();
+        self.blobs = places.iter().map(|&place| Blob::new(place)).collect();
     }
 
     /// A set takes the place of all files of its name. A single file leaves those of a set alone, but says so.
@@ -171,15 +205,9 @@ impl Writer {
     fn place(&self, id: BlobId, offset: u64, len: u64) -> Result<(&Blob, &FileSink, u64)> {
         let blob = self.blobs.get(id.0 as usize);
         let file = blob.and_then(|blob| self.files.get(blob.place.file));
-        let (Some(blob), Some(file)) = (blob, file) else {
-            return Err(Error::request(format!("blob {} does not exist", id.0)));
-        };
-        let Place { begin, len: room, .. } = blob.place;
-        if offset.checked_add(len).is_none_or(|end| end > room) {
-            let message = format!("{len} bytes at {offset} of blob {}, which has {room}", id.0);
-            return Err(Error::request(message).in_file(file.sink.path()));
-        }
-        Ok((blob, &file.sink, file.data + begin + offset))
+        let (Some(blob), Some(file)) = (blob, file) else { return Err(no_blob(id)) };
+        let begin = blob.range(id, offset, len).map_err(|error| error.in_file(file.sink.path()))?;
+        Ok((blob, &file.sink, file.data + begin))
     }
 }
 
@@ -187,7 +215,7 @@ impl CheckpointWriter for Writer {
     fn write_at(&self, blob: BlobId, offset: u64, bytes: &[u8]) -> Result<()> {
         let (blob, sink, place) = self.place(blob, offset, bytes.len() as u64)?;
         sink.write_all_at(bytes, place)?;
-        blob.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        blob.count(bytes.len() as u64);
         Ok(())
     }
 
@@ -195,7 +223,7 @@ impl CheckpointWriter for Writer {
         let (blob, sink, place) = self.place(blob, offset, range.bytes.len())?;
         let copied = sink.copy_from(place, range)?;
         if copied {
-            blob.written.fetch_add(range.bytes.len(), Ordering::Relaxed);
+            blob.count(range.bytes.len());
         }
         Ok(copied)
     }
@@ -203,14 +231,10 @@ impl CheckpointWriter for Writer {
     fn finish(self: Box<Self>) -> Result<Written> {
         let Writer { commit, files, index, blobs, notes } = *self;
         for (id, blob) in blobs.iter().enumerate() {
-            let (written, len) = (blob.written.load(Ordering::Relaxed), blob.place.len);
-            if written != len {
-                let error = Error::request(format!("{written} of the {len} bytes of blob {id} were written"));
-                return Err(match files.get(blob.place.file) {
-                    Some(file) => error.in_file(file.sink.path()),
-                    None => error,
-                });
-            }
+            blob.is_whole(id).map_err(|error| match files.get(blob.place.file) {
+                Some(file) => error.in_file(file.sink.path()),
+                None => error,
+            })?;
         }
         Ok(Written { files: commit.commit(index.as_deref())?, notes })
     }

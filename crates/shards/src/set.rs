@@ -42,7 +42,7 @@ impl Set {
         }
         let message =
             format!("{} of the {} files of the set are missing: {}", missing.len(), all.len(), list(&missing));
-        Err(Error::malformed(message).in_file(&self.path).help("fetch them, or the index that belongs to the others"))
+        Err(Error::malformed(message).in_file(&self.path).help("fetch them, or write the index of the others: reindex"))
     }
 
     /// The folder of the index and of its files.

@@ -39,6 +39,14 @@ impl FaultyFiles {
         FaultyFiles { inner, state: Arc::new(state) }
     }
 
+    /// The same, reading and writing at most `most_bytes` a call, so that it also fails in the middle of a write.
+    #[must_use]
+    pub fn in_pieces_of(self, most_bytes: usize) -> FaultyFiles {
+        let State { fail_from, error, .. } = *self.state;
+        let state = State { changes: AtomicU64::new(0), fail_from, most_bytes, error };
+        FaultyFiles { inner: self.inner, state: Arc::new(state) }
+    }
+
     /// Never fails, but reads and writes at most `most_bytes` a call.
     pub fn short(inner: Arc<dyn Files>, most_bytes: usize) -> FaultyFiles {
         let error = io::ErrorKind::Other;
@@ -72,6 +80,25 @@ impl Files for FaultyFiles {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         self.state.change()?;
         Ok(Arc::new(FaultyWrite { inner: self.inner.create(path)?, state: self.state.clone() }))
+    }
+
+    fn modify(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        self.state.change()?;
+        Ok(Arc::new(FaultyWrite { inner: self.inner.modify(path)?, state: self.state.clone() }))
+    }
+
+    fn names(&self, path: &Path) -> io::Result<u64> {
+        self.inner.names(path)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.state.change()?;
+        self.inner.create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.state.change()?;
+        self.inner.remove_dir(dir)
     }
 
     fn is_abandoned(&self, path: &Path) -> io::Result<bool> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{FileId, FileKind, Files, ReadAt, Stat, WriteAt};
 
-/// One file, read only, whatever path asks for it.
+/// One file, read only, whatever path asks for it; no hidden file stands beside it.
 #[derive(Debug, Clone, Default)]
 pub struct OneFile(Arc<[u8]>);
 
@@ -22,7 +22,10 @@ fn read_only<T>() -> Result<T> {
 }
 
 impl Files for OneFile {
-    fn stat(&self, _: &Path) -> Result<Stat> {
+    fn stat(&self, path: &Path) -> Result<Stat> {
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            return Err(ErrorKind::NotFound.into());
+        }
         Ok(Stat { kind: FileKind::File, len: self.0.len() as u64, id: FileId { device: 0, inode: 0 } })
     }
 

@@ -121,7 +121,7 @@ impl Format for Torch {
     fn open(&self, files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Box<dyn Checkpoint>> {
         let limits = &options.limits;
         if set::is_index(path) {
-            return Ok(Box::new(set::open(files.as_ref(), path, limits)?));
+            return Ok(Box::new(set::open(files.as_ref(), path, options)?));
         }
         if dcp::is_metadata(path) {
             return Ok(Box::new(dcp::open(files.as_ref(), path, limits)?));

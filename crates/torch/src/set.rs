@@ -3,11 +3,11 @@
 use crate::checkpoint::TorchCheckpoint;
 use crate::recognise;
 use crate::source::Spaces;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use weightlift_core::{Entry, Error, Files, Limits, Result};
+use weightlift_core::{Entry, Files, OpenOptions, Result};
 use weightlift_io::FileSource;
-use weightlift_shards::{Set, base_of, list};
+use weightlift_shards::{Census, Set, base_of};
 
 /// The extension of the files of a set.
 const EXTENSION: &str = "bin";
@@ -33,42 +33,28 @@ pub(crate) fn in_folder(files: &dyn Files, folder: &Path) -> Option<PathBuf> {
 }
 
 /// Opens a set by its index. Tensors come in the order of the files, each only where the index has it.
-pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<TorchCheckpoint> {
-    let set = Set::open(files, path, EXTENSION, limits)?;
-    let mut wanted: HashMap<&str, &str> =
-        set.index.weight_map.iter().map(|(tensor, file)| (tensor.as_str(), file.as_str())).collect();
+pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Result<TorchCheckpoint> {
+    let set = Set::open(files, path, EXTENSION, &options.limits)?;
+    let mut census = Census::new(&set, EXTENSION);
     let (mut spaces, mut entries) = (Spaces::default(), Vec::new());
     let (mut beside, mut warnings) = (Vec::new(), Vec::new());
     for (name, path) in set.files() {
         let file = spaces.add_file(FileSource::open(files, &path)?);
-        let objects = recognise::load(&mut spaces, file, limits)?;
+        let objects = recognise::load(&mut spaces, file, &options.limits)?;
         warnings.extend(objects.warnings);
         beside.extend(objects.listing.beside);
-        for entry in objects.listing.entries {
-            match wanted.get(entry.name.as_str()) {
-                Some(&file) if file == name => {
-                    wanted.remove(entry.name.as_str());
-                    entries.push(entry);
-                }
-                _ => warnings.push(left_aside(&entry, name)),
-            }
-        }
+        entries.extend(objects.listing.entries.into_iter().filter(|entry| census.counts(&entry.name, name)));
     }
-    if !wanted.is_empty() {
-        let mut missing: Vec<String> = wanted.iter().map(|(tensor, file)| format!("{tensor} ({file})")).collect();
-        missing.sort();
-        let message = format!("tensors that the index names are not in their files: {}", list(&missing));
-        return Err(Error::malformed(message).in_file(path).help("the index belongs to other files"));
-    }
-    let strays = set.strays(files, EXTENSION);
-    if !strays.is_empty() {
-        warnings.push(format!("{} left aside: the index does not name it", list(&strays)));
-    }
+    warnings.extend(census.finish(files, &totals(&entries), options)?);
     let description = format!("PyTorch set of {} files", set.index.files().len());
-    let checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
+    let checkpoint = TorchCheckpoint::flat(description, spaces, &options.limits, entries, beside);
     Ok(checkpoint.warning(warnings).with_file(path.to_path_buf()))
 }
 
-fn left_aside(entry: &Entry, file: &str) -> String {
-    format!("tensor {:?} of {file} left aside: the index does not name it there", entry.name)
+/// The sizes that writers give a set: every name's own bytes, and each storage once.
+fn totals(entries: &[Entry]) -> [u64; 2] {
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
+    let extents = entries.iter().filter_map(|entry| entry.extents().ok()).flatten();
+    let storages: HashSet<_> = extents.map(|extent| (extent.source, extent.bytes)).collect();
+    [sum(&mut entries.iter().map(|entry| entry.bytes)), sum(&mut storages.into_iter().map(|(_, bytes)| bytes.len()))]
 }

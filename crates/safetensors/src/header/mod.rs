@@ -1,10 +1,10 @@
-//! The header: what it says, read ([`parse`]), checked against the file ([`arrange`]) and written ([`render`]).
+//! The header: what it says, read ([`parse`]), checked against the file ([`in_order_of_bytes`]) and written ([`render`]).
 
-mod arrange;
+mod offsets;
 mod parse;
 mod render;
 
-pub(crate) use arrange::{arrange, truncated};
+pub(crate) use offsets::{in_order_of_bytes, truncated};
 pub(crate) use parse::parse;
 pub(crate) use render::{padded, render};
 
@@ -13,6 +13,9 @@ use weightlift_core::{DType, Shape};
 
 /// Bytes of the header's length, a little-endian u64 at the start of the file.
 pub(crate) const LENGTH_BYTES: u64 = 8;
+
+/// Longer headers are refused by the reference reader.
+pub(crate) const READABLE_HEADER: u64 = 100_000_000;
 
 /// One tensor of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]

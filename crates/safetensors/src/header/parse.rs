@@ -4,21 +4,38 @@ use super::{Header, LENGTH_BYTES, Tensor};
 use crate::{METADATA_KEY, Metadata, dtype};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use weightlift_core::{DType, Error, Limits, Result, Shape};
+use weightlift_core::{DType, Error, OpenOptions, Result, Shape};
 
-/// Reads the JSON text that follows the length.
+/// Reads the JSON text that follows the length. Harmless faults that [`OpenOptions::lenient`] lets pass are added to
+/// `remarks`.
 ///
 /// # Errors
 /// `Malformed`, `Unsupported` or `Limit` with the offset in the file and, where one is being read, the tensor.
-pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Header> {
+pub(crate) fn parse(bytes: &[u8], options: &OpenOptions, remarks: &mut Vec<String>) -> Result<Header> {
+    let padding = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+    let bytes = match options.lenient && padding > 0 {
+        true => {
+            remarks.push(format!("the header is padded with {padding} NUL bytes, where the format has spaces"));
+            bytes.get(..bytes.len() - padding).unwrap_or_default()
+        }
+        false => bytes,
+    };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = LENGTH_BYTES + error.valid_up_to() as u64;
         Error::malformed("the header is not UTF-8").at(at).caused_by(error)
     })?;
-    let mut reader = Reader { limits, header: Header::default(), has_metadata: false, inside: None, refusal: None };
+    let mut reader = Reader {
+        options,
+        remarks,
+        header: Header::default(),
+        has_metadata: false,
+        inside: Inside::Nothing,
+        refusal: None,
+    };
     let mut json = serde_json::Deserializer::from_str(text);
     let read = (&mut reader).deserialize(&mut json).and_then(|()| json.end());
     if let Err(error) = read {
@@ -40,13 +57,21 @@ fn refuse_duplicates(tensors: &[Tensor]) -> Result<()> {
 
 /// Collects the header and remembers what it was reading when it failed.
 struct Reader<'a> {
-    limits: &'a Limits,
+    options: &'a OpenOptions,
+    remarks: &'a mut Vec<String>,
     header: Header,
     has_metadata: bool,
     /// The member being read.
-    inside: Option<String>,
+    inside: Inside,
     /// Why the reader itself refused, with the kind that the JSON error cannot carry.
     refusal: Option<Error>,
+}
+
+/// What is being read.
+enum Inside {
+    Nothing,
+    Metadata,
+    Tensor(String),
 }
 
 impl Reader<'_> {
@@ -63,16 +88,17 @@ impl Reader<'_> {
         let ours = self.refusal.unwrap_or_else(|| {
             let whole = error.to_string();
             let message = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(message, _)| message);
-            match self.inside.is_none() && !rest.is_empty() && rest.iter().all(|&byte| byte == 0) {
-                true => Error::malformed("the header is padded with NUL bytes, where the format has spaces"),
+            match matches!(self.inside, Inside::Nothing) && !rest.is_empty() && rest.iter().all(|&byte| byte == 0) {
+                true => Error::malformed("the header is padded with NUL bytes, where the format has spaces")
+                    .help("--lenient reads it"),
                 false => Error::malformed(format!("bad header: {message}")),
             }
         });
         let ours = ours.at(LENGTH_BYTES + offset as u64);
         match self.inside {
-            Some(name) if name == METADATA_KEY => ours.help("__metadata__ holds texts only"),
-            Some(name) => ours.in_tensor(name),
-            None => ours,
+            Inside::Metadata => ours.help("__metadata__ holds texts only; --lenient takes other values as text"),
+            Inside::Tensor(name) => ours.in_tensor(name),
+            Inside::Nothing => ours,
         }
     }
 }
@@ -101,13 +127,13 @@ impl<'de> Visitor<'de> for &mut Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
-            self.inside = Some(name.clone());
             if name == METADATA_KEY {
+                self.inside = Inside::Metadata;
                 self.metadata(&mut map)?;
             } else {
                 self.tensor(name, &mut map)?;
             }
-            self.inside = None;
+            self.inside = Inside::Nothing;
         }
         Ok(())
     }
@@ -118,18 +144,19 @@ impl Reader<'_> {
         if std::mem::replace(&mut self.has_metadata, true) {
             return Err(A::Error::custom("__metadata__ stands twice in the header"));
         }
-        self.header.metadata = map.next_value_seed(Pairs)?;
+        self.header.metadata = map.next_value_seed(Pairs(self))?;
         Ok(())
     }
 
     fn tensor<'de, A: MapAccess<'de>>(&mut self, name: String, map: &mut A) -> std::result::Result<(), A::Error> {
-        if name.len() > self.limits.name_bytes {
-            let (bytes, most) = (name.len(), self.limits.name_bytes);
-            self.inside = None;
+        let limits = &self.options.limits;
+        if name.len() > limits.name_bytes {
+            let (bytes, most) = (name.len(), limits.name_bytes);
             return Err(self.refuse(Error::limit(format!("a name of {bytes} bytes, where {most} are allowed"))));
         }
-        if self.header.tensors.len() as u64 >= self.limits.tensors {
-            let most = self.limits.tensors;
+        self.inside = Inside::Tensor(name);
+        if self.header.tensors.len() as u64 >= limits.tensors {
+            let most = limits.tensors;
             return Err(self.refuse(Error::limit(format!("more than the {most} tensors allowed"))));
         }
         let Fields { dtype, shape, offsets } = map.next_value_seed(FieldsOf(self))?;
@@ -137,7 +164,9 @@ impl Reader<'_> {
         let &[begin, end] = offsets.as_slice() else {
             return Err(A::Error::custom(format!("data_offsets are two numbers, not {}", offsets.len())));
         };
-        self.header.tensors.push(Tensor { name, dtype, shape, begin, end });
+        if let Inside::Tensor(name) = std::mem::replace(&mut self.inside, Inside::Nothing) {
+            self.header.tensors.push(Tensor { name, dtype, shape, begin, end });
+        }
         Ok(())
     }
 }
@@ -244,8 +273,8 @@ impl<'de> Visitor<'de> for Numbers<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Vec<u64>, A::Error> {
         let mut numbers = Vec::new();
         while let Some(number) = list.next_element()? {
-            if numbers.len() >= self.0.limits.rank {
-                let most = self.0.limits.rank;
+            let most = self.0.options.limits.rank;
+            if numbers.len() >= most {
                 return Err(self.0.refuse(Error::limit(format!("more than the {most} dimensions allowed"))));
             }
             numbers.push(number);
@@ -255,9 +284,9 @@ impl<'de> Visitor<'de> for Numbers<'_, '_> {
 }
 
 /// Reads the value of `__metadata__`: texts by key, or null. Of a key that stands twice, the last value counts.
-struct Pairs;
+struct Pairs<'r, 'a>(&'r mut Reader<'a>);
 
-impl<'de> DeserializeSeed<'de> for Pairs {
+impl<'de> DeserializeSeed<'de> for Pairs<'_, '_> {
     type Value = Metadata;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Metadata, D::Error> {
@@ -265,7 +294,7 @@ impl<'de> DeserializeSeed<'de> for Pairs {
     }
 }
 
-impl<'de> Visitor<'de> for Pairs {
+impl<'de> Visitor<'de> for Pairs<'_, '_> {
     type Value = Metadata;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,7 +312,8 @@ impl<'de> Visitor<'de> for Pairs {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Metadata, A::Error> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
+        while let Some(key) = map.next_key::<String>()? {
+            let value = self.0.text_of(&key, &mut map)?;
             match places.entry(key.clone()) {
                 Entry::Vacant(place) => {
                     place.insert(pairs.len());
@@ -297,5 +327,21 @@ impl<'de> Visitor<'de> for Pairs {
             }
         }
         Ok(Metadata::from_pairs(pairs))
+    }
+}
+
+impl Reader<'_> {
+    /// The value of a key of the metadata: a text, or what else stands there as text.
+    fn text_of<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> std::result::Result<String, A::Error> {
+        if !self.options.lenient {
+            return map.next_value();
+        }
+        Ok(match map.next_value()? {
+            Value::String(text) => text,
+            other => {
+                self.remarks.push(format!("metadata {key:?} is no text but {other}: taken as text"));
+                other.to_string()
+            }
+        })
     }
 }

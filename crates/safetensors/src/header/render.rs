@@ -54,7 +54,7 @@ mod tests {
     use super::super::{Tensor, parse};
     use super::*;
     use crate::Metadata;
-    use weightlift_core::{DType, Limits, Shape};
+    use weightlift_core::{DType, OpenOptions, Shape};
 
     fn tensor(name: &str, dims: &[u64], begin: u64, end: u64) -> Tensor {
         Tensor { name: name.into(), dtype: DType::F32, shape: Shape::new(dims).unwrap(), begin, end }
@@ -80,7 +80,7 @@ mod tests {
             r#""é\u0001":{"dtype":"F32","shape":[0,2],"data_offsets":[4,4]}"#
         );
         assert_eq!(text, format!(r#"{{"__metadata__":{{"a\"\n":"é\\","b":""}},{tensors}}}"#));
-        assert_eq!(parse(text.as_bytes(), &Limits::default()).unwrap(), header);
+        assert_eq!(parse(text.as_bytes(), &OpenOptions::default(), &mut Vec::new()).unwrap(), header);
         let empty = Header { metadata: Metadata::from_pairs(Vec::new()), tensors: Vec::new() };
         assert_eq!(render(&empty).unwrap(), r#"{"__metadata__":{}}"#);
     }

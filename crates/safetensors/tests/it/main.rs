@@ -4,6 +4,9 @@
 mod damage;
 mod fixtures;
 mod hand_made;
+mod header_order;
+mod in_place;
+mod lenient;
 mod round_trip;
 mod set_writing;
 mod sets;

@@ -3,21 +3,26 @@
 use super::Tensor;
 use weightlift_core::{ByteRange, Error, Packing, Result};
 
-/// Puts the tensors into the order of their bytes, equal ones as the JSON text has them, and checks that they tile
-/// `data`, the range of the file after the header.
+/// Checks that the tensors tile `data`, the range of the file after the header. Answers the positions of the tensors in
+/// the order of their bytes, equal ones as the header has them, and how many bytes follow the last of them: none, unless
+/// `lenient`.
 ///
 /// # Errors
 /// `Malformed` with the tensor, expected and found, where a tensor has another length than its shape asks for, where
 /// tensors overlap or leave a gap, and where the file ends before or after the last of them.
-pub(crate) fn arrange(tensors: &mut [Tensor], data: ByteRange) -> Result<()> {
-    tensors.sort_by_key(|tensor| (tensor.begin, tensor.end));
+pub(crate) fn in_order_of_bytes(tensors: &[Tensor], data: ByteRange, lenient: bool) -> Result<(Vec<usize>, u64)> {
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    let place = |&at: &usize| tensors.get(at).map(|tensor| (tensor.begin, tensor.end));
+    if !order.is_sorted_by_key(place) {
+        order.sort_by_key(place);
+    }
     let mut covered = 0;
-    for tensor in tensors.iter() {
+    for tensor in order.iter().filter_map(|&at| tensors.get(at)) {
         let offset = data.start().saturating_add(tensor.begin);
         check(tensor, covered).map_err(|error| error.in_tensor(&tensor.name).at(offset))?;
         covered = tensor.end;
     }
-    check_end(covered, data)
+    Ok((order, check_end(covered, data, lenient)?))
 }
 
 /// One tensor: it begins where the one before it ends and is as long as its shape says.
@@ -46,15 +51,13 @@ fn check(tensor: &Tensor, covered: u64) -> Result<()> {
 }
 
 /// The file ends with the last tensor.
-fn check_end(covered: u64, data: ByteRange) -> Result<()> {
-    if covered == data.len() {
-        return Ok(());
-    }
+fn check_end(covered: u64, data: ByteRange, lenient: bool) -> Result<u64> {
     let has = data.end();
     match data.start().checked_add(covered) {
+        Some(needed) if needed == has || (needed < has && lenient) => Ok(has - needed),
         Some(needed) if needed < has => {
             let message = format!("{} bytes follow the last tensor: needs {needed} bytes, has {has}", has - needed);
-            Err(Error::malformed(message).at(needed))
+            Err(Error::malformed(message).at(needed).help("--lenient leaves them aside"))
         }
         Some(needed) => Err(truncated(needed, has)),
         None => Err(Error::malformed(format!("the tensors have {covered} bytes, but the file has {has}"))),
@@ -76,10 +79,11 @@ mod tests {
         Tensor { name: name.into(), dtype, shape: Shape::new(dims).unwrap(), begin, end }
     }
 
-    fn arranged(mut tensors: Vec<Tensor>, bytes: u64) -> std::result::Result<Vec<String>, String> {
+    fn arranged(tensors: Vec<Tensor>, bytes: u64) -> std::result::Result<Vec<String>, String> {
         let data = ByteRange::new(100, bytes).unwrap();
-        arrange(&mut tensors, data).map_err(|error| error.to_string())?;
-        Ok(tensors.into_iter().map(|tensor| tensor.name).collect())
+        let (order, surplus) = in_order_of_bytes(&tensors, data, false).map_err(|error| error.to_string())?;
+        assert_eq!(surplus, 0);
+        Ok(order.into_iter().map(|at| tensors[at].name.clone()).collect())
     }
 
     #[test]
@@ -103,6 +107,9 @@ mod tests {
         assert!(message(8, 4, 8).contains("end before they begin"));
         assert!(message(4, 8, 7).contains("truncated: needs 108 bytes, has 107"));
         assert!(message(4, 8, 11).contains("byte 108: 3 bytes follow the last tensor: needs 108 bytes, has 111"));
+        let data = ByteRange::new(100, 11).unwrap();
+        assert_eq!(in_order_of_bytes(&two(4, 8), data, true).unwrap(), (vec![0, 1], 3));
+        assert!(in_order_of_bytes(&two(4, 8), ByteRange::new(100, 7).unwrap(), true).is_err());
         let first = vec![tensor("a", DType::U8, &[4], 1, 5)];
         assert!(arranged(first, 5).unwrap_err().contains("must begin at 0"));
     }
