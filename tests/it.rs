@@ -14,5 +14,9 @@ mod listing;
 mod peers;
 #[path = "it/promises.rs"]
 mod promises;
+#[path = "it/torch_random.rs"]
+mod torch_random;
+#[path = "it/torch_write.rs"]
+mod torch_write;
 #[path = "it/workspace.rs"]
 mod workspace;

@@ -95,11 +95,20 @@ def torch_load(request):
 
     options = {key: request[key] for key in ("weights_only", "mmap") if key in request}
     loaded = torch.load(request["path"], map_location="cpu", **options)
-    tensors, storages = [], {}
+    tensors, storages, entered = [], {}, []
 
     def visit(prefix, value):
+        if isinstance(value, (dict, list)) and any(value is outer for outer in entered):
+            return  # it holds itself
+        entered.append(value)
+        enter(prefix, value)
+        entered.pop()
+
+    def enter(prefix, value):
         if isinstance(value, torch.Tensor) and value.is_nested:
             return  # it has no shape; the manifest does not list it either
+        elif isinstance(value, torch.Tensor) and (value.is_meta or value.layout != torch.strided or value.is_quantized):
+            tensors.append({"name": prefix, "dtype": str(value.dtype), "shape": list(value.shape), "sha256": ""})
         elif isinstance(value, torch.Tensor):
             view = value.detach().contiguous()
             data = view.reshape(-1).view(torch.uint8).numpy().tobytes() if view.numel() else b""
@@ -117,6 +126,22 @@ def torch_load(request):
 
     visit("", loaded)
     return {"type": type(loaded).__name__, "tensors": tensors}
+
+
+def torch_random(request):
+    """Saves random objects into a folder, one for each seed of a range."""
+    import torch_objects
+
+    seeds = range(request["first"], request["first"] + request["count"])
+    saved = [torch_objects.save(seed, os.path.join(request["dir"], f"{seed}.pt")) for seed in seeds]
+    return {"saved": [answer for answer in saved if answer]}
+
+
+def torch_same(request):
+    """Where files differ from the objects they were made from: [source, [[output, dtype of the cast], …]] each."""
+    import torch_objects
+
+    return {"wrong": [line for source, outputs in request["files"] for line in torch_objects.check(source, outputs)]}
 
 
 def safetensors_load(request):
@@ -147,7 +172,7 @@ def versions(_):
 
 REQUESTS = {
     function.__name__: function
-    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, safetensors_load, versions)
+    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, torch_random, torch_same, safetensors_load, versions)
 }
 
 for line in sys.stdin:

@@ -1,8 +1,8 @@
 //! From a resolved plan to a manifest and the jobs that fill its blobs.
 
 use crate::inputs::{Inputs, Place};
-use crate::items::Identity;
 use crate::plan::{Change, OutputSpec, Resolved};
+use crate::storages::{Segment, Storage, Storages};
 use crate::target::Target;
 use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
 use crate::value::Value;
@@ -29,7 +29,9 @@ pub(crate) enum Way {
 pub(crate) struct Job {
     pub(crate) value: Value,
     pub(crate) blob: BlobId,
-    /// The first output over the blob.
+    /// The first byte of the blob that it fills.
+    pub(crate) at: u64,
+    /// The first output over what it fills.
     pub(crate) output: usize,
     pub(crate) dtype: DType,
     pub(crate) cast: Option<CastPair>,
@@ -69,25 +71,52 @@ pub(crate) struct Blueprint {
     pub(crate) checks: Vec<Check>,
     /// Entries whose format checks them itself.
     pub(crate) of_format: Vec<Origin>,
+    /// Bytes of storages that no tensor reaches and that are not written.
+    pub(crate) dropped: u64,
+}
+
+/// What one blob is made for.
+#[derive(Clone, Copy)]
+enum Lead {
+    Output(usize),
+    Storage(usize),
 }
 
 impl Blueprint {
     pub(crate) fn new(resolved: &Resolved, inputs: Inputs<'_>, target: &Target, verify: bool) -> Result<Blueprint> {
         let mut blueprint = Blueprint::default();
+        let storages = Storages::of(resolved, inputs, target)?;
         let leaders = leaders(resolved, inputs, target);
-        let mut own: Vec<usize> = (0..leaders.len()).filter(|&index| leaders[index] == index).collect();
+        let alone = |index: &usize| leaders[*index] == *index && storages.of_output[*index].is_none();
+        let mut leads: Vec<(usize, Lead)> =
+            (0..leaders.len()).filter(alone).map(|index| (index, Lead::Output(index))).collect();
+        let shared = storages.storages.iter().enumerate().map(|(at, storage)| (storage.output, Lead::Storage(at)));
+        leads.extend(shared);
+        leads.sort_by_key(|(index, _)| *index);
         if inputs.edited().format == target.id {
             // Back into the same format: data keep the order that they have there.
-            own.sort_by_key(|&index| position(&resolved.outputs[index].value, inputs));
+            leads.sort_by_key(|(index, _)| position(&resolved.outputs[*index].value, inputs));
         }
-        let mut blobs = HashMap::new();
-        for index in own {
-            let job = blueprint.add_job(index, &resolved.outputs[index], inputs)?;
-            blobs.insert(index, job);
+        let (mut blobs, mut of_storage) = (HashMap::new(), vec![BlobId(0); storages.storages.len()]);
+        for (_, lead) in leads {
+            match lead {
+                Lead::Output(index) => {
+                    blobs.insert(index, blueprint.add_job(index, &resolved.outputs[index], inputs)?);
+                }
+                Lead::Storage(at) => {
+                    of_storage[at] = blueprint.add_storage(&storages.storages[at], resolved, inputs)?;
+                }
+            }
         }
         for (index, output) in resolved.outputs.iter().enumerate() {
-            let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
-            blueprint.manifest.tensors.push(describe(output, blob));
+            let (blob, layout) = match &storages.of_output[index] {
+                Some((storage, layout)) => (of_storage[*storage], layout.clone()),
+                None => {
+                    let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
+                    (blob, Layout::contiguous(&output.shape))
+                }
+            };
+            blueprint.manifest.tensors.push(describe(output, blob, layout));
         }
         if let Some(extras) = inputs.edited().extras.as_ref().filter(|_| resolved.carries_extras) {
             blueprint.manifest.extras.push((0, extras.clone()));
@@ -123,6 +152,14 @@ impl Blueprint {
         }
     }
 
+    /// What to say of storage that is left behind.
+    pub(crate) fn dropped_note(&self) -> Option<String> {
+        let dropped = self.dropped;
+        let note =
+            || format!("{dropped} bytes of storage that no tensor uses are left behind (--keep-storages keeps them)");
+        (dropped > 0).then(note)
+    }
+
     fn add_job(&mut self, index: usize, output: &OutputSpec, inputs: Inputs<'_>) -> Result<BlobId> {
         let value = output.value.clone();
         let (way, tiles, read) = way_of(&value, inputs)?;
@@ -137,7 +174,37 @@ impl Blueprint {
         let checksum = value.entry().and_then(|origin| carried_checksum(inputs.entry(origin), &way, cast));
         let blob = self.manifest.add_blob(output.bytes, checksum);
         let (dtype, check) = (value.dtype(), None);
-        self.jobs.push(Job { value, blob, output: index, dtype, cast, way, tiles, read, written, check });
+        let (at, output) = (0, index);
+        self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, check });
+        Ok(blob)
+    }
+
+    /// A job for each segment of a storage.
+    fn add_storage(&mut self, storage: &Storage, resolved: &Resolved, inputs: Inputs<'_>) -> Result<BlobId> {
+        let Storage { input, source, order, output, elements, .. } = *storage;
+        let OutputSpec { to, packing, change, .. } = resolved.outputs[output];
+        let element = resolved.outputs[output].from.element_bytes(Packing::Dense).unwrap_or(1);
+        let (cast, written) = match change {
+            Change::Cast(pair) => (Some(pair), to.element_bytes(packing).unwrap_or(element)),
+            Change::Copy => (None, element),
+        };
+        let blob = self.manifest.add_blob(elements.saturating_mul(written), None);
+        for &Segment { output, at, run } in &storage.segments {
+            let value = resolved.outputs[output].value.clone();
+            let (way, tiles, read) = match run {
+                Some(bytes) => {
+                    let flat = Shape::new([bytes.len() / element])?;
+                    (Way::Run { input, source, bytes, order }, Tiles::of(&flat, RUN_TILE / element), element)
+                }
+                None => way_of(&value, inputs)?,
+            };
+            if let ([_], Some(origin)) = (storage.segments.as_slice(), value.entry()) {
+                self.manifest.blobs[blob.0 as usize].checksum = carried_checksum(inputs.entry(origin), &way, cast);
+            }
+            let (at, dtype, check) = (at * written, value.dtype(), None);
+            self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, check });
+        }
+        self.dropped = self.dropped.saturating_add(storage.dropped);
         Ok(blob)
     }
 
@@ -175,14 +242,21 @@ fn check(origin: Origin, extent: &Extent, digest: Option<(Digest, u32)>) -> Chec
     Check { origin, source: extent.source, range: extent.bytes, checksum, digest }
 }
 
+/// What makes two outputs the same bytes: one place in an input, or one value that steps made.
+#[derive(PartialEq, Eq, Hash)]
+enum Bytes {
+    Stored(Place),
+    Made(usize),
+}
+
 /// For every output the first output whose blob it can share: itself where it shares none.
 fn leaders(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<usize> {
     let mut first = HashMap::new();
     let mut leaders = Vec::with_capacity(resolved.outputs.len());
     for (index, output) in resolved.outputs.iter().enumerate() {
         let bytes = match output.value.entry() {
-            Some(origin) => Place::of(origin.input, inputs.entry(origin)).map(Identity::Stored),
-            None => Some(Identity::Made(output.value.address())),
+            Some(origin) => Place::of(origin.input, inputs.entry(origin)).map(Bytes::Stored),
+            None => Some(Bytes::Made(output.value.address())),
         };
         // Tensors without bytes have nothing to share.
         let bytes = bytes.filter(|_| target.capabilities.shares_storage && output.bytes > 0);
@@ -240,14 +314,14 @@ fn carried_checksum(entry: &Entry, way: &Way, cast: Option<CastPair>) -> Option<
     }
 }
 
-fn describe(output: &OutputSpec, blob: BlobId) -> Output {
+fn describe(output: &OutputSpec, blob: BlobId, layout: Layout) -> Output {
     Output {
         path: output.path.clone(),
         name: output.name.clone(),
         dtype: output.to,
         packing: output.packing,
         shape: output.shape.clone(),
-        parts: vec![Part { blob, layout: Layout::contiguous(&output.shape), region: Region::whole(&output.shape) }],
+        parts: vec![Part { blob, layout, region: Region::whole(&output.shape) }],
         origin: output.origin,
     }
 }

@@ -81,20 +81,6 @@ impl Plan {
         self.step(Step::Cast(rule))
     }
 
-    /// The `.npy` files that steps name: each is to be given to [`Plan::resolve`] as an input whose word is the path.
-    pub fn arrays(&self) -> Vec<&str> {
-        let mut arrays: Vec<&str> = Vec::new();
-        for step in &self.steps {
-            let array = match step {
-                Step::Set(set) => set.array(),
-                Step::Add(add) => add.array(),
-                _ => None,
-            };
-            arrays.extend(array.filter(|array| !arrays.contains(array)));
-        }
-        arrays
-    }
-
     /// Lets patterns and renames match nothing.
     #[must_use]
     pub fn allow_unmatched(self, allow: bool) -> Plan {
@@ -141,7 +127,8 @@ impl Plan {
             return Err(Error::limit("the tensors together have more than 2^64 bytes"));
         }
         // A subtree leaves what stands around it behind.
-        resolved.carries_extras = catalog.format == target.id && !target.weights_only && !key_given;
+        let prunes = !target.weights_only || target.capabilities.prunes_extras;
+        resolved.carries_extras = catalog.extras.is_some() && catalog.format == target.id && !key_given && prunes;
         if !resolved.carries_extras {
             resolved.not_carried.clone_from(&catalog.beside);
         }

@@ -43,13 +43,36 @@ pub struct Options {
     pub replace: bool,
     /// Most bytes of tensors in one file, for formats that are written as sets; a larger tensor has a file of its own.
     pub shard_size: Option<u64>,
+    /// Whether calls that are not known to be harmless are written back among the objects around the tensors.
+    pub keep_calls: bool,
+    /// Puts everything under this key of an outermost dict, for formats that nest.
+    pub nest: Option<String>,
+}
+
+impl Options {
+    /// What of it concerns the writer.
+    pub fn for_writer(&self, target: &Target) -> WriteOptions {
+        let mut options = WriteOptions::default();
+        (options.replace, options.shard_size) = (self.replace, self.shard_size);
+        (options.keep_calls, options.weights_only) = (self.keep_calls, target.weights_only);
+        options.nest.clone_from(&self.nest);
+        options
+    }
 }
 
 impl Default for Options {
     /// One worker a processor, errors on overflow, verified, nothing replaced.
     fn default() -> Options {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { threads, on_overflow: OnOverflow::Error, verify: true, replace: false, shard_size: None }
+        Options {
+            threads,
+            on_overflow: OnOverflow::Error,
+            verify: true,
+            replace: false,
+            shard_size: None,
+            keep_calls: false,
+            nest: None,
+        }
     }
 }
 
@@ -107,9 +130,7 @@ pub fn convert(
     let bytes_read = blueprint.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes()));
     progress.begin(bytes_read);
     let run = Run::new(&blueprint, &sources, options, progress);
-    let mut write_options = WriteOptions::default();
-    write_options.replace = options.replace;
-    write_options.shard_size = options.shard_size;
+    let write_options = options.for_writer(conversion.target);
     let manifest = blueprint.manifest.clone();
     let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
     run.verify_apart()?;
@@ -118,6 +139,7 @@ pub fn convert(
     let casts = run.casts(&resolved)?;
     let mut written = writer.finish()?;
     let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalogs).into_iter().collect();
+    notes.extend(blueprint.dropped_note());
     notes.append(&mut written.notes);
     Ok(Report {
         tensors: resolved.outputs.len(),
@@ -326,7 +348,7 @@ impl<'a> Run<'a> {
         if !self.lost.load(Ordering::Relaxed) {
             for (first, count, at) in runs {
                 let bytes = &bytes[(at * job.written) as usize..((at + count) * job.written) as usize];
-                writer.write_at(job.blob, first * job.written, bytes)?;
+                writer.write_at(job.blob, job.at + first * job.written, bytes)?;
             }
         }
         self.progress.advance(source.len() as u64);
@@ -376,11 +398,7 @@ impl<'a> Run<'a> {
         let mut casts: Vec<(usize, CastReport)> = Vec::new();
         for (job, tally) in self.blueprint.jobs.iter().zip(&self.tallies) {
             let name = &resolved.outputs[job.output].name;
-            for (at, (pair, tally)) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter().enumerate() {
-                // Roundings within a value are told where they lost something.
-                if (at > 0 || job.cast.is_none()) && *tally == Tally::default() {
-                    continue;
-                }
+            for (pair, tally) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                 let (name, from, to) = (name.clone(), pair.from(), pair.to());
                 casts.push((job.output, CastReport { name, from, to, tally: *tally }));
             }

@@ -25,6 +25,8 @@ pub struct Target {
     pub allow_expand: bool,
     /// Leaves out everything that is no tensor, even where the format could carry it.
     pub weights_only: bool,
+    /// Keeps the whole storage that tensors are views of, where the format knows views, instead of what they reach.
+    pub keep_storages: bool,
 }
 
 /// What becomes of one tensor.
@@ -114,7 +116,9 @@ fn written_or_refused(
     let Some(bytes) = bytes else { return Fate::Refused(format!("{to} of shape {shape} is too large")) };
     if let Some(entry) = entry {
         let stored: u64 = entry.extents().unwrap_or_default().iter().map(|extent| extent.bytes.len()).sum();
-        if entry.bytes / MOST_EXPANSION > stored && !target.allow_expand {
+        // Where views stay views nothing grows.
+        let grows = !target.capabilities.strides && entry.bytes / MOST_EXPANSION > stored;
+        if grows && !target.allow_expand {
             let why = format!("it is a view that would grow from {stored} to {bytes} bytes: --allow-expand lets it");
             return Fate::Refused(why);
         }

@@ -1,6 +1,6 @@
 //! What a checkpoint holds, without a tensor byte read.
 
-use crate::{Entry, EntryId};
+use crate::{ByteRange, Entry, EntryId};
 use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
@@ -76,6 +76,9 @@ pub struct Catalog {
     pub sources: Vec<Source>,
     /// What is not a tensor.
     pub extras: Option<Extras>,
+    /// Byte ranges that something beside tensors has a share in as a whole: the storages of a PyTorch file that its
+    /// objects name themselves.
+    pub shared: Vec<(SourceId, ByteRange)>,
     /// What was found beside tensors, a line each, for a listing and for the report of what was left out.
     pub beside: Vec<String>,
     /// What a user should know about this file: a stale state file, an extension that lies.
@@ -92,6 +95,7 @@ impl Catalog {
             entries: Vec::new(),
             sources: Vec::new(),
             extras: None,
+            shared: Vec::new(),
             beside: Vec::new(),
             warnings: Vec::new(),
         }

@@ -1,6 +1,8 @@
 //! What a format does for the rest: recognise, open, say what it can hold, write.
 
-use crate::{BlobId, Catalog, DType, EntryId, Error, FileRange, Files, Limits, Manifest, Packing, Result, SourceId};
+use crate::{
+    BlobId, Catalog, DType, EntryId, Error, Extras, FileRange, Files, Limits, Manifest, Packing, Result, SourceId,
+};
 use std::fmt::Debug;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,13 @@ pub struct WriteOptions {
     /// Tensors that were widened because the format has no type for what they were, with that type: recorded beside
     /// them where the format can.
     pub widened: Vec<(String, DType)>,
+    /// Whether calls of functions that are not known to do nothing but make a value are written back among the objects
+    /// around the tensors.
+    pub keep_calls: bool,
+    /// Leaves out of the objects around the tensors what a loader that runs nothing would refuse.
+    pub weights_only: bool,
+    /// Puts everything under this key of an outermost dict, for formats that nest.
+    pub nest: Option<String>,
 }
 
 /// What becomes of the second names of a tensor in a format that writes each tensor once.
@@ -85,6 +94,11 @@ pub struct Capabilities {
     pub nests: bool,
     /// Whether several tensors may lie over one blob.
     pub shares_storage: bool,
+    /// Whether a tensor may be any strided view of a blob; otherwise it is its bytes, row-major and dense.
+    pub strides: bool,
+    /// Whether the writer itself takes out of the extras what [`WriteOptions::weights_only`] refuses; otherwise they are
+    /// left out as a whole then.
+    pub prunes_extras: bool,
 }
 
 /// One family of checkpoint files.
@@ -113,6 +127,15 @@ pub trait Format: Debug + Send + Sync {
 
     /// What it can hold; `None` for a format that is only read.
     fn capabilities(&self) -> Option<Capabilities>;
+
+    /// What of the extras of a catalog of this format stays behind where they are written back, a line each.
+    ///
+    /// # Errors
+    /// `Request` where they cannot be written back, with the options that would help.
+    fn left_behind(&self, extras: &Extras, options: &WriteOptions) -> Result<Vec<String>> {
+        let _ = (extras, options);
+        Ok(Vec::new())
+    }
 
     /// Starts an output. Nothing bears the final names before [`CheckpointWriter::finish`].
     ///

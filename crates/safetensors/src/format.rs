@@ -45,7 +45,14 @@ impl Format for Safetensors {
 
     fn capabilities(&self) -> Option<Capabilities> {
         let (holds, name_problem) = (dtype::packing, layout::name_problem);
-        Some(Capabilities { holds, name_problem, nests: false, shares_storage: true })
+        Some(Capabilities {
+            holds,
+            name_problem,
+            nests: false,
+            shares_storage: true,
+            strides: false,
+            prunes_extras: false,
+        })
     }
 
     fn create(

@@ -3,7 +3,8 @@
 use crate::dtype;
 use weightlift_core::{Capabilities, DType, Packing};
 
-pub(crate) const CAPABILITIES: Capabilities = Capabilities { holds, name_problem, nests: false, shares_storage: false };
+pub(crate) const CAPABILITIES: Capabilities =
+    Capabilities { holds, name_problem, nests: false, shares_storage: false, strides: false, prunes_extras: false };
 
 fn holds(dtype: DType) -> Option<Packing> {
     dtype::number(dtype).map(|_| dtype::packing(dtype))

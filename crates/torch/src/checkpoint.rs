@@ -69,9 +69,9 @@ impl TorchCheckpoint {
     /// A checkpoint of one file, written back with its objects where that is possible.
     pub(crate) fn new(spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
         let Objects { graph, root, listing, storages, order, description, warnings, returns } = objects;
-        let Listing { entries, found, beside, .. } = listing;
+        let Listing { entries, found, beside, shared, .. } = listing;
         let mut checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
-        checkpoint.catalog.warnings = warnings;
+        (checkpoint.catalog.warnings, checkpoint.catalog.shared) = (warnings, shared);
         if returns {
             let (spaces, limits) = (checkpoint.spaces.clone(), checkpoint.limits.clone());
             let tree = Tree { graph, root, found, storages, order, spaces, limits };

@@ -77,8 +77,8 @@ use source::Spaces;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
-    Capabilities, Checkpoint, CheckpointWriter, DType, Files, Format, Manifest, OpenOptions, Packing, Recognised,
-    Result, WriteOptions,
+    Capabilities, Checkpoint, CheckpointWriter, DType, Extras, Files, Format, Manifest, OpenOptions, Packing,
+    Recognised, Result, WriteOptions,
 };
 use weightlift_io::FileSource;
 
@@ -138,7 +138,13 @@ impl Format for Torch {
             name_problem: |_| None,
             nests: true,
             shares_storage: true,
+            strides: true,
+            prunes_extras: true,
         })
+    }
+
+    fn left_behind(&self, extras: &Extras, options: &WriteOptions) -> Result<Vec<String>> {
+        extras.get::<Tree>().map_or(Ok(Vec::new()), |tree| write::left_behind(tree, options))
     }
 
     fn create(

@@ -25,6 +25,8 @@ pub(crate) struct Listing {
     /// Where each entry was found.
     pub(crate) found: Vec<Found>,
     pub(crate) beside: Vec<String>,
+    /// Storages that something else than a listed tensor names.
+    pub(crate) shared: Vec<(SourceId, ByteRange)>,
     unlisted: u64,
 }
 
@@ -58,6 +60,8 @@ struct Walk<'a, 'b> {
     storages: Storages,
     listing: Listing,
     leads: Vec<bool>,
+    /// The nodes of storages that listed tensors name.
+    used: Vec<bool>,
     on_path: Vec<bool>,
     path: Vec<Key>,
     /// The first entry over each place.
@@ -104,6 +108,7 @@ impl Lister<'_> {
         let budget = Budget::new(self.graph, self.limits);
         let mut walk = Walk {
             on_path: vec![false; leads.len()],
+            used: vec![false; leads.len()],
             leads,
             lister: self,
             storages: Storages::default(),
@@ -114,29 +119,24 @@ impl Lister<'_> {
             budget,
         };
         walk.run(root)?;
-        let Walk { mut listing, mut storages, .. } = walk;
+        let Walk { mut listing, mut storages, used, .. } = walk;
         if listing.unlisted > 0 {
             listing.beside.push(format!("and {} more", listing.unlisted));
         }
-        self.add_bare_storages(&mut storages);
+        listing.shared = self.bare_storages(&used, &mut storages);
         Ok((listing, storages.into_places()))
     }
-}
 
-impl Lister<'_> {
-    /// Looks up the storages that are no listed tensor's. A broken one is an error only where it is needed.
-    fn add_bare_storages(&mut self, storages: &mut Storages) {
+    /// The storages that are named by something else than a listed tensor. A broken one is an error only where it is
+    /// needed.
+    fn bare_storages(&mut self, used: &[bool], storages: &mut Storages) -> Vec<(SourceId, ByteRange)> {
         let graph = self.graph;
-        for node in graph.ids() {
-            let Node::Persistent(id) = graph.node(node) else { continue };
-            let key = graph.items(id).and_then(|fields| fields.get(2)).and_then(|&key| graph.raw(key));
-            if key.and_then(|key| std::str::from_utf8(key).ok()).is_some_and(|key| storages.knows(key)) {
-                continue;
-            }
-            if let Ok(id) = StorageId::read(graph, node) {
-                let _ = storages.find(&id, self.records, self.spaces);
-            }
+        let mut bare = Vec::new();
+        for node in graph.ids().filter(|node| matches!(graph.node(*node), Node::Persistent(_)) && !used[node.index()]) {
+            let found = StorageId::read(graph, node).and_then(|id| storages.find(&id, self.records, self.spaces));
+            bare.extend(found.ok().map(|stored| (stored.source, stored.bytes)));
         }
+        bare
     }
 }
 
@@ -270,6 +270,9 @@ impl Walk<'_, '_> {
 
     fn view(&mut self, path: KeyPath, view: View) -> Result<Entry> {
         let stored = self.storages.find(&view.storage, self.lister.records, self.lister.spaces)?;
+        if let Some(place) = view.place {
+            self.used[place.index()] = true;
+        }
         let View { dtype, shape, layout, .. } = &view;
         check_size(*dtype, shape)?;
         let mut extent =

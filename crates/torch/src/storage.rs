@@ -125,11 +125,6 @@ pub(crate) struct Storages {
 }
 
 impl Storages {
-    /// Whether the record of a key was looked up.
-    pub(crate) fn knows(&self, key: &str) -> bool {
-        self.known.contains_key(key)
-    }
-
     /// Where the records are, by key.
     pub(crate) fn into_places(self) -> HashMap<String, Stored> {
         self.known.into_iter().map(|(key, (_, stored))| (key, stored)).collect()

@@ -177,7 +177,10 @@ fn tensors(
         let StorageType::Typed(dtype) = storage.class else {
             return Err(Error::unsupported("a tensor over bytes without a dtype").at(at));
         };
-        tensors.insert(key, View { storage, dtype, shape, layout, conj: false, neg: false, remarks: Vec::new() });
+        tensors.insert(
+            key,
+            View { storage, place: None, dtype, shape, layout, conj: false, neg: false, remarks: Vec::new() },
+        );
     }
     Ok(tensors)
 }

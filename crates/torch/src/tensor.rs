@@ -10,6 +10,8 @@ use weightlift_core::{DType, Error, Key, Layout, Result, Shape};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
     pub(crate) storage: StorageId,
+    /// The node that names the storage.
+    pub(crate) place: Option<NodeId>,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
     pub(crate) layout: Layout,
@@ -182,7 +184,7 @@ fn view(graph: &Graph, call: &Call<'_>) -> Result<Tensor> {
     let (&[storage, offset, size, stride], rest) = call.args.split_first_chunk().ok_or_else(|| {
         Error::malformed(format!("a tensor is rebuilt from {} arguments; four are needed", call.args.len()))
     })?;
-    let storage = StorageId::read(graph, storage)?;
+    let (place, storage) = (Some(storage), StorageId::read(graph, storage)?);
     let shape = Shape::new(naturals(graph, size, "the size of a tensor")?)?;
     let strides = naturals(graph, stride, "the stride of a tensor")?;
     let layout = Layout { offset: natural(graph, offset, "the storage offset of a tensor")?, strides };
@@ -203,7 +205,7 @@ fn view(graph: &Graph, call: &Call<'_>) -> Result<Tensor> {
         Rebuild::V2 | Rebuild::V3 => (flag(b"conj"), flag(b"neg")),
         _ => (false, false),
     };
-    let view = View { storage, dtype, shape, layout, conj, neg, remarks };
+    let view = View { storage, place, dtype, shape, layout, conj, neg, remarks };
     Ok(Tensor::View(Box::new(unpacked(view)?)))
 }
 

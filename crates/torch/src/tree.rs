@@ -210,9 +210,17 @@ pub(crate) fn key(graph: &Graph, node: NodeId) -> Key {
 
 /// For every node, whether a tensor can be reached from it. `outside` are tensors that the pickle does not show.
 pub(crate) fn leads_to_tensor(graph: &Graph, outside: impl Iterator<Item = NodeId>) -> Vec<bool> {
-    let reverse = Reverse::of(graph);
+    reaching(graph, graph.ids().filter(|&node| tensor::is_tensor(graph, node)).chain(outside))
+}
+
+/// For every node, whether one of `wanted` can be reached from it.
+pub(crate) fn reaching(graph: &Graph, wanted: impl Iterator<Item = NodeId>) -> Vec<bool> {
     let mut marked = vec![false; graph.len()];
-    let mut pending: Vec<NodeId> = graph.ids().filter(|&node| tensor::is_tensor(graph, node)).chain(outside).collect();
+    let mut pending: Vec<NodeId> = wanted.collect();
+    if pending.is_empty() {
+        return marked;
+    }
+    let reverse = Reverse::of(graph);
     pending.iter().for_each(|node| marked[node.index()] = true);
     while let Some(node) = pending.pop() {
         for &parent in reverse.parents(node) {

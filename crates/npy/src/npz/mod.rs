@@ -48,7 +48,14 @@ impl Format for Npz {
     }
 
     fn capabilities(&self) -> Option<Capabilities> {
-        Some(Capabilities { holds, name_problem, nests: false, shares_storage: false })
+        Some(Capabilities {
+            holds,
+            name_problem,
+            nests: false,
+            shares_storage: false,
+            strides: false,
+            prunes_extras: false,
+        })
     }
 
     fn create(

@@ -1,5 +1,7 @@
 //! Writing a `torch.save` zip.
 
+mod allowed;
+mod calls;
 mod edit;
 mod inert;
 mod keep;
@@ -44,17 +46,30 @@ struct Content<'a> {
 }
 
 /// The pickle of a manifest: the tree of the first input that has one, changed; or the tensors under their paths.
-fn content(manifest: &Manifest) -> Result<Content<'_>> {
+fn content<'a>(manifest: &'a Manifest, options: &WriteOptions) -> Result<Content<'a>> {
     let placed = nest::placed(manifest)?;
     let trees = manifest.extras.iter().filter_map(|(input, extras)| Some((*input, extras.get::<Tree>()?)));
     if let Some((input, tree)) = trees.min_by_key(|(input, _)| *input)
         && let Some(edits) = edit::plan(tree, input, &manifest.tensors)?
     {
-        let blobs = manifest.blobs.len();
-        let (pickle, carried) = keep::pickle(tree, &edits, &manifest.tensors, &placed, blobs)?;
+        let (pickle, carried) = keep::pickle(tree, &edits, manifest, &placed, options)?;
         return Ok(Content { pickle, carried, tree: Some(tree) });
     }
-    Ok(Content { pickle: nest::pickle(manifest, &placed)?, carried: Vec::new(), tree: None })
+    Ok(Content { pickle: nest::pickle(manifest, &placed, options.nest.as_deref())?, carried: Vec::new(), tree: None })
+}
+
+/// What of a tree stays behind when it is written back.
+///
+/// # Errors
+/// `Request` where it has calls that are not known to be inert.
+pub(crate) fn left_behind(tree: &Tree, options: &WriteOptions) -> Result<Vec<String>> {
+    if options.weights_only {
+        return Ok(allowed::Verdicts::of(tree).lines(tree));
+    }
+    if !options.keep_calls {
+        calls::check_calls(tree)?;
+    }
+    Ok(Vec::new())
 }
 
 /// Copies the bytes of a storage, a piece at a time.
@@ -81,7 +96,7 @@ impl TorchWriter {
         manifest: &Manifest,
         options: &WriteOptions,
     ) -> Result<TorchWriter> {
-        let Content { pickle, carried, tree } = content(manifest).map_err(|error| error.in_file(path))?;
+        let Content { pickle, carried, tree } = content(manifest, options).map_err(|error| error.in_file(path))?;
         let fixed = fixed_members(pickle);
         let named =
             |(name, bytes): &(&str, Vec<u8>)| NewMember { name: format!("{FOLDER}/{name}"), bytes: bytes.len() as u64 };

@@ -20,15 +20,22 @@ enum Child {
     Tensor(usize),
 }
 
-/// The pickle of a manifest's tensors under their paths.
+/// The pickle of a manifest's tensors under their paths, all of it under the key `nest` where there is one.
 ///
 /// # Errors
 /// `Request`, naming the tensor, where paths contradict each other or a tensor cannot be held.
-pub(super) fn pickle(manifest: &Manifest, tensors: &[Placed]) -> Result<Vec<u8>> {
+pub(super) fn pickle(manifest: &Manifest, tensors: &[Placed], nest: Option<&str>) -> Result<Vec<u8>> {
     let mut out = Emitter::new();
+    if let Some(key) = nest {
+        out.op(op::EMPTY_DICT);
+        out.text(key.as_bytes());
+    }
     match manifest.tensors.as_slice() {
         [only] if only.path.0.is_empty() => tensor::emit(&mut out, &tensors[0], false),
         outputs => emit(&mut out, &arrange(outputs)?, tensors),
+    }
+    if nest.is_some() {
+        out.op(op::SETITEM);
     }
     Ok(out.finish())
 }

@@ -1,16 +1,18 @@
 //! The whole object tree written back, its tensors changed.
 
+mod tensors;
+
+use super::allowed::{Verdict, Verdicts};
+use super::calls::{call, refuse};
 use super::edit::{Change, Edits};
-use super::inert;
 use super::tensor::{self, Placed};
 use crate::checkpoint::Tree;
 use crate::pickle::{Edit, Emitter, Graph, Make, Node, NodeId, Object, opcode as op};
 use crate::storage::{StorageId, Stored};
-use crate::symbol::{Rebuild, StorageType};
 use crate::tensor::{self as rebuilt, Tensor};
-use crate::tree::Slot;
+use crate::tree::{self, Child, Slot};
 use std::collections::{BTreeSet, HashMap};
-use weightlift_core::{ByteOrder, Class, DType, Error, Output, Result};
+use weightlift_core::{ByteOrder, Error, Key, Manifest, Output, Result, WriteOptions};
 
 /// What to do next. A stack of these stands in for recursion.
 enum Work {
@@ -28,6 +30,7 @@ enum Work {
     Arguments(usize, bool),
     Op(u8),
     Text(String),
+    Int(i64),
     /// The end of a tuple: its length.
     TupleEnd(NodeId, usize),
     /// The end of an object's making: the opcode, and the values it takes.
@@ -55,6 +58,8 @@ struct Emission<'a> {
     carried_keys: HashMap<StorageName, usize>,
     first_key: usize,
     calls: BTreeSet<String>,
+    /// What is left out, where the file must load with `weights_only=True`.
+    verdicts: Option<Verdicts>,
 }
 
 /// The pickle of a tree with its tensors changed, and the storages it needs beside the blobs.
@@ -65,10 +70,11 @@ struct Emission<'a> {
 pub(super) fn pickle(
     tree: &Tree,
     edits: &Edits,
-    outputs: &[Output],
+    manifest: &Manifest,
     placed: &[Placed],
-    blobs: usize,
+    options: &WriteOptions,
 ) -> Result<(Vec<u8>, Vec<Stored>)> {
+    let outputs = manifest.tensors.as_slice();
     let mut emission = Emission {
         tree,
         graph: &tree.graph,
@@ -82,15 +88,14 @@ pub(super) fn pickle(
         out: Emitter::new(),
         carried: Vec::new(),
         carried_keys: shared_keys(tree, edits, outputs, placed),
-        first_key: blobs,
+        first_key: manifest.blobs.len(),
         calls: BTreeSet::new(),
+        verdicts: options.weights_only.then(|| Verdicts::of(tree)),
     };
-    emission.run()?;
+    emission.run(options.nest.as_deref())?;
     let Emission { calls, out, carried, .. } = emission;
-    if !calls.is_empty() {
-        let names = calls.into_iter().collect::<Vec<_>>().join(", ");
-        let message = format!("the objects around the tensors call {names}, which loading the file would run");
-        return Err(Error::request(message).help("--weights-only leaves such objects out"));
+    if !options.keep_calls {
+        refuse(calls)?;
     }
     Ok((out.finish(), carried))
 }
@@ -116,9 +121,10 @@ fn shared_keys(tree: &Tree, edits: &Edits, outputs: &[Output], placed: &[Placed]
     keys
 }
 
+/// For each output the first that is the same view of the same blob. Of tensors without elements the blob has no say.
 fn canonical(placed: &[Placed]) -> Vec<usize> {
     let mut first = HashMap::new();
-    placed.iter().enumerate().map(|(at, placed)| *first.entry(placed).or_insert(at)).collect()
+    placed.iter().enumerate().map(|(at, placed)| *first.entry(placed.identity()).or_insert(at)).collect()
 }
 
 /// How often each node that can be reached is named.
@@ -139,11 +145,17 @@ fn references(graph: &Graph, root: NodeId) -> Vec<u32> {
 }
 
 impl Emission<'_> {
-    fn run(&mut self) -> Result<()> {
-        self.work.push(match self.edits.root {
+    fn run(&mut self, nest: Option<&str>) -> Result<()> {
+        let root = match self.edits.root {
             Some(output) => Work::Tensor(self.tree.root, output),
             None => Work::Part(self.tree.root, None),
-        });
+        };
+        match nest {
+            Some(key) => {
+                self.queue(vec![Work::Op(op::EMPTY_DICT), Work::Text(key.into()), root, Work::Op(op::SETITEM)]);
+            }
+            None => self.work.push(root),
+        }
         while let Some(work) = self.work.pop() {
             match work {
                 Work::Part(node, slot) => match slot.and_then(|slot| self.edits.slots.get(&slot)) {
@@ -153,6 +165,7 @@ impl Emission<'_> {
                 Work::Tensor(node, output) => self.tensor(node, output)?,
                 Work::Op(opcode) => self.out.op(opcode),
                 Work::Text(text) => self.out.text(text.as_bytes()),
+                Work::Int(int) => self.out.int(int),
                 Work::Fresh(output) => tensor::emit(&mut self.out, &self.placed[output], false),
                 Work::Function(output) => tensor::function(&mut self.out, &self.placed[output]),
                 Work::Quantized(output, class) => {
@@ -190,6 +203,17 @@ impl Emission<'_> {
         let memo = (node, None);
         if self.recall(memo) {
             return Ok(());
+        }
+        match self.verdict(node) {
+            Verdict::Keep => {}
+            Verdict::Drop => {
+                self.out.op(op::NONE);
+                return Ok(());
+            }
+            Verdict::StandIn => {
+                self.stand_in(node);
+                return Ok(());
+            }
         }
         match self.graph.node(node) {
             Node::None => self.out.op(op::NONE),
@@ -230,6 +254,49 @@ impl Emission<'_> {
             }
         }
         Ok(())
+    }
+
+    fn verdict(&self, node: NodeId) -> Verdict {
+        self.verdicts.as_ref().map_or(Verdict::Keep, |verdicts| verdicts.verdict(node))
+    }
+
+    /// Whether a node has something in it that must be left out.
+    fn is_touched(&self, node: NodeId) -> bool {
+        self.verdicts.as_ref().is_some_and(|verdicts| verdicts.touches(node))
+    }
+
+    /// A dict of what an object holds, or a list where it has only positions.
+    fn stand_in(&mut self, node: NodeId) {
+        let children = tree::children(self.graph, node);
+        let is_list = children.iter().enumerate().all(|(at, child)| child.key == Key::Index(at as u64));
+        self.out.op(if is_list { op::EMPTY_LIST } else { op::EMPTY_DICT });
+        self.put((node, None));
+        let mut holders = vec![node];
+        let mut work = Vec::new();
+        for Child { key, value, slot } in children {
+            if !holders.contains(&slot.holder) {
+                holders.push(slot.holder);
+            }
+            let change = self.edits.slots.get(&slot);
+            let drops = change.is_none() && self.verdict(value) == Verdict::Drop;
+            let key = match (change, key) {
+                (Some(Change::Remove), _) => continue,
+                (Some(Change::Rename(key, _)), _) => Work::Text(key.clone()),
+                _ if drops && !is_list => continue,
+                (_, Key::Text(text) | Key::Other(text)) => Work::Text(text),
+                (_, Key::Int(int)) => Work::Int(int),
+                (_, Key::Index(index)) => Work::Int(index as i64),
+            };
+            if !is_list {
+                work.push(key);
+            }
+            work.push(Work::Part(value, Some(slot)));
+        }
+        if !is_list {
+            holders.iter().for_each(|&holder| work.extend(self.added(holder)));
+        }
+        let work = run(if is_list { op::APPENDS } else { op::SETITEMS }, work);
+        self.queue(work);
     }
 
     fn tuple(&mut self, node: NodeId) {
@@ -301,6 +368,8 @@ impl Emission<'_> {
             match self.edits.slots.get(&slot) {
                 Some(Change::Remove) => continue,
                 Some(Change::Rename(key, _)) => work.push(Work::Text(key.clone())),
+                _ if self.is_touched(pair[0]) => continue,
+                None if self.verdict(pair[1]) == Verdict::Drop => continue,
                 _ => work.push(Work::Part(pair[0], None)),
             }
             work.push(Work::Part(pair[1], Some(slot)));
@@ -359,26 +428,9 @@ impl Emission<'_> {
         self.put((node, None));
     }
 
-    /// Notes a call that is not known to be inert. Classes that are only instantiated are written by name.
+    /// Notes a call that is not known to be inert.
     fn check_call(&mut self, object: &Object) {
-        if object.make != Make::Call {
-            return;
-        }
-        let inert = |node: NodeId| match self.graph.global(node) {
-            Some((module, name)) => inert::is_inert(module, name),
-            None => self.graph.node(node) == Node::None,
-        };
-        // These call what they are given.
-        let given = match self.graph.global(object.callable) {
-            Some((_, b"_rebuild_from_type_v2" | b"_rebuild_from_type" | b"defaultdict")) => {
-                self.graph.items(object.args).and_then(|args| args.first()).copied()
-            }
-            _ => None,
-        };
-        let wrong = [Some(object.callable), given].into_iter().flatten().find(|&callable| !inert(callable));
-        if let Some(callable) = wrong {
-            self.calls.insert(self.graph.describe(callable));
-        }
+        self.calls.extend(call(self.graph, object));
     }
 
     fn persistent(&mut self, node: NodeId, id: NodeId) -> Result<()> {
@@ -460,93 +512,4 @@ fn run(opcode: u8, values: Vec<Work>) -> Vec<Work> {
     work.extend(values);
     work.push(Work::Op(opcode));
     work
-}
-
-/// Tensors in place of others.
-impl Emission<'_> {
-    /// Writes an output in place of the tensor of a node; parameters, subclasses and attributes stay around it.
-    fn tensor(&mut self, node: NodeId, output: usize) -> Result<()> {
-        let memo = (node, Some(self.canonical[output]));
-        if self.recall(memo) {
-            return Ok(());
-        }
-        // Only such numbers can be parameters that learn.
-        let learns = matches!(self.outputs[output].dtype.class(), Class::Float | Class::Complex);
-        let object = self.graph.object(node);
-        let args = object.and_then(|object| self.graph.items(object.args)).unwrap_or_default();
-        let wrapper = object.and_then(|object| rebuilt::rebuild_of(self.graph, object.callable));
-        let mut work = match (wrapper, args) {
-            (Some(Rebuild::Wrapped), [inner, rest @ ..]) if learns => {
-                let mut work = vec![Work::Op(op::MARK), Work::Tensor(*inner, output)];
-                work.extend(rest.iter().map(|&arg| Work::Part(arg, None)));
-                work
-            }
-            (Some(Rebuild::FromType), [function, class, inner, rest @ ..]) if learns => {
-                let mut work = self.typed(*function, *class, *inner, output, node);
-                work.extend(rest.iter().map(|&arg| Work::Part(arg, None)));
-                work
-            }
-            (Some(Rebuild::Quantized), [storage, _, _, _, rest @ ..]) if self.is_its_integer(*storage, output) => {
-                let class = self.graph.items(self.storage_fields(*storage)).and_then(|fields| fields.get(1)).copied();
-                let mut work = vec![Work::Op(op::MARK), Work::Quantized(output, class.unwrap_or(*storage))];
-                work.extend(rest.iter().map(|&arg| Work::Part(arg, None)));
-                work
-            }
-            _ => {
-                let learns = learns && rebuilt::requires_grad(self.graph, node);
-                tensor::emit(&mut self.out, &self.placed[output], learns);
-                self.put(memo);
-                return Ok(());
-            }
-        };
-        if let Some(object) = object {
-            self.check_call(object);
-            work.insert(0, Work::Part(object.callable, None));
-            work.push(Work::Op(op::TUPLE));
-            work.push(Work::Op(if object.make == Make::Call { op::REDUCE } else { op::NEWOBJ }));
-            work.push(Work::Put(memo));
-            work.extend(self.object_edits(node, object));
-        }
-        self.queue(work);
-        Ok(())
-    }
-
-    /// Whether an output holds the integers of a quantized storage as they are.
-    fn is_its_integer(&self, storage: NodeId, output: usize) -> bool {
-        let class = StorageId::read(self.graph, storage).map(|storage| storage.class);
-        let integer = match class {
-            Ok(StorageType::Typed(DType::Qi8)) => DType::I8,
-            Ok(StorageType::Typed(DType::Qu8)) => DType::U8,
-            Ok(StorageType::Typed(DType::Qi32)) => DType::I32,
-            _ => return false,
-        };
-        self.outputs[output].dtype == integer
-    }
-
-    /// The id of a storage.
-    fn storage_fields(&self, storage: NodeId) -> NodeId {
-        match self.graph.node(storage) {
-            Node::Persistent(id) => id,
-            _ => storage,
-        }
-    }
-
-    /// Function, class and arguments of a tensor of another type.
-    fn typed(&self, function: NodeId, class: NodeId, inner: NodeId, output: usize, node: NodeId) -> Vec<Work> {
-        let args = self.graph.items(inner).unwrap_or_default();
-        match (rebuilt::rebuild_of(self.graph, function), args) {
-            (Some(Rebuild::Wrapped), [tensor, rest @ ..]) => {
-                let mut work = vec![Work::Op(op::MARK), Work::Part(function, None), Work::Part(class, None)];
-                work.extend([Work::Op(op::MARK), Work::Tensor(*tensor, output)]);
-                work.extend(rest.iter().map(|&arg| Work::Part(arg, None)));
-                work.push(Work::Op(op::TUPLE));
-                work
-            }
-            _ => {
-                let learns = rebuilt::requires_grad(self.graph, node);
-                let function = Work::Function(output);
-                vec![Work::Op(op::MARK), function, Work::Part(class, None), Work::Arguments(output, learns)]
-            }
-        }
-    }
 }
