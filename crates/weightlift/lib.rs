@@ -23,18 +23,24 @@
 #![forbid(unsafe_code)]
 
 mod open;
+mod recipe;
 mod save;
+mod words;
 
 pub use open::{Opened, formats, open, open_in};
+pub use recipe::{parse_recipe, write_recipe};
 pub use save::{SaveOptions, choose_format};
 pub use weightlift_convert::{
-    CastReport, CastRule, Change, KeyChoice, LeftOut, OnOverflow, OutputSpec, Pattern, Plan, Progress, Rename, Report,
-    Resolved, Step, planned_memory,
+    Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
+    OnOverflow, OutputSpec, Pattern, Plan, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs, Set,
+    Slice, Split, Step, Transpose, Value, planned_memory,
 };
 pub use weightlift_core::{
     Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Files, Format, Key, KeyPath, Kind, OpenOptions, Result,
     Shape,
 };
+
+pub use words::Words;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

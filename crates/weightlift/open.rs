@@ -26,9 +26,34 @@ pub struct Opened {
     pub(crate) format: &'static dyn Format,
     pub(crate) path: PathBuf,
     warnings: Vec<String>,
+    /// The word by which steps may name it, and the other inputs with theirs.
+    pub(crate) word: String,
+    pub(crate) others: Vec<(String, Opened)>,
 }
 
 impl Opened {
+    /// Gives it a word, so that steps can name its tensors `WORD::NAME` too.
+    #[must_use]
+    pub fn called(self, word: impl Into<String>) -> Opened {
+        Opened { word: word.into(), ..self }
+    }
+
+    /// Adds a checkpoint to read from: its tensors are called `WORD::NAME` in steps, and `average` takes part of it.
+    ///
+    /// ```no_run
+    /// use weightlift::{Average, Plan, SaveOptions, Step};
+    /// # fn main() -> weightlift::Result<()> {
+    /// let inputs = weightlift::open("a.safetensors")?.with("b", weightlift::open("b.safetensors")?);
+    /// let plan = Plan::new().step(Step::Average(Average::weighted([0.9, 0.1])));
+    /// inputs.save(&plan, "mixed.safetensors", &SaveOptions::default())?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with(mut self, word: impl Into<String>, other: Opened) -> Opened {
+        self.others.push((word.into(), other));
+        self
+    }
+
     /// The file system it lies in.
     pub fn files(&self) -> &Arc<dyn Files> {
         &self.files
@@ -102,7 +127,8 @@ pub fn open_in(files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Res
     let (format, recognised) = found;
     let checkpoint = format.open(files.clone(), &recognised.path, options)?;
     let warnings = lying_extension(path, format).into_iter().collect();
-    Ok(Opened { files, checkpoint, format, path: given.to_path_buf(), warnings })
+    let path = given.to_path_buf();
+    Ok(Opened { files, checkpoint, format, path, warnings, word: String::new(), others: Vec::new() })
 }
 
 fn recognise(files: &dyn Files, path: &Path) -> Result<(&'static dyn Format, Recognised)> {

@@ -1,9 +1,9 @@
 //! Writing an edited checkpoint in any format.
 
-use crate::open::{Opened, formats};
+use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
 use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
-use weightlift_core::{Error, FileId, Format, Result};
+use weightlift_core::{Error, FileId, Format, OpenOptions, Result};
 
 /// How a checkpoint is saved.
 #[derive(Debug, Clone, Default)]
@@ -32,14 +32,36 @@ impl Opened {
     /// # Errors
     /// `Request` with everything that does not work out.
     pub fn resolve(&self, plan: &Plan, output: &Path, save: &SaveOptions) -> Result<(Resolved, Target)> {
+        self.resolve_with(&self.arrays(plan)?, plan, output, save)
+    }
+
+    fn resolve_with(
+        &self,
+        arrays: &[(String, Opened)],
+        plan: &Plan,
+        output: &Path,
+        save: &SaveOptions,
+    ) -> Result<(Resolved, Target)> {
         let format = choose_format(save.to.as_deref(), output, self)?;
         let target = target(format, save)?;
-        let input = Input { word: "", catalog: self.catalog() };
-        let mut resolved = plan.resolve(&[input], &target)?;
+        let own = Input { word: &self.word, catalog: self.catalog() };
+        let others = self.others.iter().chain(arrays);
+        let others = others.map(|(word, opened)| Input { word, catalog: opened.catalog() });
+        let inputs: Vec<Input<'_>> = std::iter::once(own).chain(others).collect();
+        let mut resolved = plan.resolve(&inputs, &target)?;
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried = format.left_behind(extras, &save.options.for_writer(&target))?;
         }
         Ok((resolved, target))
+    }
+
+    /// The arrays that steps name, opened, each under its path as its word.
+    fn arrays(&self, plan: &Plan) -> Result<Vec<(String, Opened)>> {
+        let open = |path: &str| {
+            let opened = open_in(self.files.clone(), Path::new(path), &OpenOptions::default())?;
+            Ok((path.to_owned(), opened))
+        };
+        plan.arrays().into_iter().map(open).collect()
     }
 
     /// Carries out a plan. The input changes only where `output` is the input itself.
@@ -55,7 +77,8 @@ impl Opened {
     /// # Errors
     /// As [`Opened::save`].
     pub fn save_with(&self, plan: &Plan, output: &Path, save: &SaveOptions, progress: &dyn Progress) -> Result<Report> {
-        let (resolved, target) = self.resolve(plan, output, save)?;
+        let arrays = self.arrays(plan)?;
+        let (resolved, target) = self.resolve_with(&arrays, plan, output, save)?;
         let format = by_id(target.id)?;
         let own = self.is_input(output, format);
         self.check_output(output, own, &resolved, save)?;
@@ -70,7 +93,9 @@ impl Opened {
         let mut options = save.options.clone();
         options.replace |= own;
         let files = self.files.clone();
-        let conversion = Conversion { files, inputs: &[self.checkpoint()], format, target: &target, output };
+        let others = self.others.iter().chain(&arrays).map(|(_, other)| other.checkpoint());
+        let inputs: Vec<_> = std::iter::once(self.checkpoint()).chain(others).collect();
+        let conversion = Conversion { files, inputs: &inputs, format, target: &target, output };
         weightlift_convert::convert(&conversion, resolved, &options, progress)
     }
 
@@ -100,8 +125,9 @@ impl Opened {
             return Err(Error::request("names a folder: give a file name in it").in_file(output));
         }
         let there = self.identity(output);
-        let part = there.is_some() && self.checkpoint.files().iter().any(|file| self.identity(file) == there);
-        if part && !own {
+        let is_part = |input: &Opened| input.checkpoint.files().iter().any(|file| self.identity(file) == there);
+        let of_another = self.others.iter().any(|(_, other)| is_part(other));
+        if there.is_some() && (of_another || (is_part(self) && !own)) {
             return Err(Error::request("is a part of the input, which needs it: write to another name").in_file(output));
         }
         if own && !resolved.left_out.is_empty() && !save.options.replace {

@@ -1,6 +1,7 @@
 //! From a resolved plan to a manifest and the jobs that fill its blobs.
 
 use crate::inputs::{Inputs, Place};
+use crate::items::Identity;
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::storages::{Segment, Storage, Storages};
 use crate::target::Target;
@@ -242,21 +243,14 @@ fn check(origin: Origin, extent: &Extent, digest: Option<(Digest, u32)>) -> Chec
     Check { origin, source: extent.source, range: extent.bytes, checksum, digest }
 }
 
-/// What makes two outputs the same bytes: one place in an input, or one value that steps made.
-#[derive(PartialEq, Eq, Hash)]
-enum Bytes {
-    Stored(Place),
-    Made(usize),
-}
-
 /// For every output the first output whose blob it can share: itself where it shares none.
 fn leaders(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<usize> {
     let mut first = HashMap::new();
     let mut leaders = Vec::with_capacity(resolved.outputs.len());
     for (index, output) in resolved.outputs.iter().enumerate() {
         let bytes = match output.value.entry() {
-            Some(origin) => Place::of(origin.input, inputs.entry(origin)).map(Bytes::Stored),
-            None => Some(Bytes::Made(output.value.address())),
+            Some(origin) => Place::of(origin.input, inputs.entry(origin)).map(Identity::Stored),
+            None => Some(Identity::Made(output.value.address())),
         };
         // Tensors without bytes have nothing to share.
         let bytes = bytes.filter(|_| target.capabilities.shares_storage && output.bytes > 0);

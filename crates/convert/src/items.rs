@@ -1,9 +1,10 @@
 //! The tensors on their way through the steps.
 
-use crate::inputs::{Input, Inputs};
+use crate::inputs::{Input, Inputs, Place};
 use crate::step::{CastRule, Step};
 use crate::value::Value;
-use crate::{KeyChoice, Pattern};
+use crate::{KeyChoice, Pattern, Selection, named_part, nearest};
+use std::collections::{HashMap, HashSet};
 use weightlift_core::{DType, Entry, Error, Key, KeyPath, Origin, Result};
 
 /// A tensor on its way through the steps.
@@ -14,11 +15,13 @@ pub(crate) struct Item {
     pub(crate) origin: Option<Origin>,
     pub(crate) path: KeyPath,
     pub(crate) name: String,
+    /// The name before any rename, by which tensors of several inputs are paired.
+    pub(crate) base: String,
     pub(crate) mark: Option<DType>,
 }
 
 impl Item {
-    fn rename(&mut self, name: String) {
+    pub(crate) fn rename(&mut self, name: String) {
         if name != self.name {
             self.path = renamed(&self.path, &name);
             self.name = name;
@@ -28,7 +31,7 @@ impl Item {
 
 /// The path of a renamed tensor: it keeps its container while the new name still starts with the container's joined
 /// path; otherwise it becomes a key of the root.
-fn renamed(path: &KeyPath, name: &str) -> KeyPath {
+pub(crate) fn renamed(path: &KeyPath, name: &str) -> KeyPath {
     let container = &path.0[..path.0.len().saturating_sub(1)];
     let prefix = KeyPath(container.to_vec()).joined() + ".";
     match name.strip_prefix(&prefix) {
@@ -44,33 +47,68 @@ pub(crate) struct Items<'a> {
     inputs: Inputs<'a>,
     pub(crate) lists: Vec<Vec<Item>>,
     allow_unmatched: bool,
+    /// The inputs that a step used.
+    used: HashSet<usize>,
+    /// The names that the edited checkpoint had before any rename.
+    had: HashSet<String>,
 }
 
 impl<'a> Items<'a> {
     pub(crate) fn of(inputs: Inputs<'a>, allow_unmatched: bool) -> Items<'a> {
         let item = |input: &Input<'_>, origin: Origin, entry: &Entry| {
             let text = if origin.input == 0 { entry.name.clone() } else { format!("{}::{}", input.word, entry.name) };
-            let (path, name) = (entry.path.clone(), entry.name.clone());
-            Item { value: Value::of_entry(origin, entry, text), origin: Some(origin), path, name, mark: None }
+            let (path, name, base) = (entry.path.clone(), entry.name.clone(), entry.name.clone());
+            Item { value: Value::of_entry(origin, entry, text), origin: Some(origin), path, name, base, mark: None }
         };
         let list = |(at, input): (usize, &Input<'_>)| -> Vec<Item> {
             let entries = input.catalog.iter();
             entries.map(|(id, entry)| item(input, Origin { input: at as u32, entry: id }, entry)).collect()
         };
-        let lists = inputs.0.iter().enumerate().map(list).collect();
-        Items { inputs, lists, allow_unmatched }
+        let lists: Vec<_> = inputs.0.iter().enumerate().map(list).collect();
+        let had = inputs.edited().entries.iter().map(|entry| entry.name.clone()).collect();
+        Items { inputs, lists, allow_unmatched, used: HashSet::new(), had }
     }
 
     /// The tensors that are written.
+    ///
+    /// # Errors
+    /// `Request` for an input that no step used.
     pub(crate) fn finish(mut self) -> Result<Vec<Item>> {
+        if let Some(unused) = (1..self.lists.len()).find(|input| !self.used.contains(input)) {
+            let word = self.inputs.0[unused].word;
+            let called = if word.is_empty() { String::new() } else { format!(", {word}") };
+            let error = Error::request(format!("no step uses input {}{called}", unused + 1));
+            return Err(
+                error.help("--average merges inputs, WORD::NAME in --set, --add or --copy-rows names a tensor of one")
+            );
+        }
         Ok(std::mem::take(&mut self.lists[0]))
     }
 
-    fn edited(&self) -> &[Item] {
+    pub(crate) fn edited(&self) -> &[Item] {
         &self.lists[0]
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> + Clone {
+    pub(crate) fn allows_unmatched(&self) -> bool {
+        self.allow_unmatched
+    }
+
+    /// Whether the edited checkpoint had a tensor of this name before any rename.
+    pub(crate) fn had(&self, name: &str) -> bool {
+        self.had.contains(name)
+    }
+
+    /// How many inputs are checkpoints rather than arrays that a step names.
+    pub(crate) fn checkpoints(&self) -> usize {
+        self.inputs.0.iter().filter(|input| !input.word.ends_with(".npy")).count()
+    }
+
+    /// Notes that a step used an input.
+    pub(crate) fn use_input(&mut self, input: usize) {
+        self.used.insert(input);
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.edited().iter().map(|item| item.name.as_str())
     }
 
@@ -95,10 +133,24 @@ impl<'a> Items<'a> {
             }
             Step::AddPrefix(prefix) => self.rename(&step.to_string(), true, |name| Ok(Some(format!("{prefix}{name}")))),
             Step::Cast(rule) => self.mark(rule),
+            Step::DropOptimizer => self.drop_optimizer(),
+            Step::Map(map) => self.map(map),
+            Step::Set(rule) => self.set(rule),
+            Step::Add(rule) => self.add(rule),
+            Step::CopyRows(rule) => self.copy_rows(rule),
+            Step::ResizeRows(rule) => self.resize_rows(rule),
+            Step::Transpose(rule) => self.transpose(rule),
+            Step::Reshape(rule) => self.reshape(rule),
+            Step::Slice(rule) => self.slice(rule),
+            Step::Concat(rule) => self.concat(rule),
+            Step::Stack(rule) => self.stack(rule),
+            Step::Split(rule) => self.split(rule),
+            Step::Average(rule) => self.average(rule),
+            Step::Expect(expected) => self.expect(expected),
         }
     }
 
-    fn select(&self, patterns: &[Pattern], doing: &str) -> Result<Vec<bool>> {
+    pub(crate) fn select(&self, patterns: &[Pattern], doing: &str) -> Result<Vec<bool>> {
         let mut chosen = vec![false; self.edited().len()];
         for pattern in patterns {
             let found = pattern.select(self.names());
@@ -110,7 +162,7 @@ impl<'a> Items<'a> {
         Ok(chosen)
     }
 
-    fn keep(&mut self, keep: impl Fn(usize) -> bool) {
+    pub(crate) fn keep(&mut self, keep: impl Fn(usize) -> bool) {
         let mut at = 0;
         self.lists[0].retain(|_| {
             at += 1;
@@ -128,12 +180,14 @@ impl<'a> Items<'a> {
             for item in list {
                 item.path = KeyPath(item.path.0[root.0.len()..].to_vec());
                 item.name = item.path.joined();
+                item.base.clone_from(&item.name);
             }
         }
+        self.had = self.edited().iter().map(|item| item.base.clone()).collect();
         Ok(self.edited().len())
     }
 
-    fn rename(
+    pub(crate) fn rename(
         &mut self,
         doing: &str,
         allow_unmatched: bool,
@@ -172,6 +226,116 @@ impl<'a> Items<'a> {
         }
         Ok(count)
     }
+}
+
+/// What makes two values the same: one place in an input, or one value that steps made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    Stored(Place),
+    Made(usize),
+}
+
+impl Items<'_> {
+    pub(crate) fn identity(&self, value: &Value) -> Identity {
+        let place = value.entry().and_then(|origin| Place::of(origin.input, self.inputs.entry(origin)));
+        place.map_or_else(|| Identity::Made(value.address()), Identity::Stored)
+    }
+
+    /// Changes the chosen tensors; those that were tied stay tied.
+    pub(crate) fn change(&mut self, chosen: &[bool], make: impl Fn(&Value) -> Result<Value>) -> Result<usize> {
+        let mut known: HashMap<Identity, Value> = HashMap::new();
+        let mut count = 0;
+        for at in (0..chosen.len()).filter(|&at| chosen[at]) {
+            let item = &self.edited()[at];
+            let identity = self.identity(&item.value);
+            let value = match known.get(&identity) {
+                Some(value) => value.clone(),
+                None => make(&item.value).map_err(|error| error.in_tensor(&item.name))?,
+            };
+            known.insert(identity, value.clone());
+            self.lists[0][at].value = value;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The tensor that `NAME` or `NAME[SLICE]` means, and the slice.
+    ///
+    /// # Errors
+    /// `Request` for a name that no tensor bears, with the nearest, or that several bear.
+    pub(crate) fn find<'t>(&self, argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
+        find_in(self.edited(), argument, doing)
+    }
+
+    /// The tensor of this whole name.
+    ///
+    /// # Errors
+    /// As [`Items::find`]; `Request` for a slice.
+    pub(crate) fn find_whole<'t>(&self, argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
+        match self.find(argument, doing)? {
+            (_, Some(slice)) => Err(Error::request(format!("{doing} takes a whole tensor, without [{slice}]"))),
+            found => Ok(found),
+        }
+    }
+
+    /// What `FILE.npy`, `WORD::NAME[SLICE]` or `NAME[SLICE]` means.
+    ///
+    /// # Errors
+    /// `Request` for names that mean nothing.
+    pub(crate) fn operand(&mut self, text: &str, doing: &str) -> Result<Value> {
+        let array = self.inputs.position(text).filter(|_| text.ends_with(".npy"));
+        if let Some(input) = array {
+            self.use_input(input);
+            let value = self.lists[input].first().map(|item| item.value.named(text.to_owned()));
+            return value.ok_or_else(|| Error::request("holds no array").in_file(text));
+        }
+        let foreign = text.match_indices("::").find_map(|(at, _)| {
+            let input = self.inputs.position(&text[..at])?;
+            Some((input, &text[at + 2..]))
+        });
+        let (input, name) = foreign.unwrap_or((0, text));
+        let found = find_in(&self.lists[input], name, doing);
+        let (at, slice) = found.map_err(|error| match (input, text.split_once("::")) {
+            (0, Some((word, _))) => {
+                let words: Vec<&str> =
+                    self.inputs.0.iter().map(|input| input.word).filter(|word| !word.is_empty()).collect();
+                error.help(format!("no input is called {word:?}; there are {words:?}: write WORD=PATH to name one"))
+            }
+            (0, None) => error,
+            _ => error.in_file(self.inputs.0[input].word),
+        })?;
+        self.use_input(input);
+        let value = self.lists[input][at].value.clone();
+        match slice {
+            None => Ok(value),
+            Some(slice) => {
+                let selection = Selection::parse(slice, value.shape()).map_err(|error| error.in_tensor(text))?;
+                value.select(&selection, slice)
+            }
+        }
+    }
+}
+
+fn find_in<'t>(items: &[Item], argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
+    let by_name = |name: &str| {
+        let found: Vec<usize> = (0..items.len()).filter(|&at| items[at].name == name).collect();
+        match found.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(*only)),
+            several => {
+                Err(Error::request(format!("{doing}: {} tensors bear this name", several.len())).in_tensor(name))
+            }
+        }
+    };
+    if let Some(found) = named_part(argument, by_name)? {
+        return Ok(found);
+    }
+    let name = argument.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')).map_or(argument, |cut| cut.0);
+    let error = Error::request(format!("{doing}: there is no such tensor")).in_tensor(name);
+    Err(match nearest(name, items.iter().map(|item| item.name.as_str())).as_slice() {
+        [] => error,
+        near => error.help(format!("did you mean {}", near.join(" or "))),
+    })
 }
 
 fn strip(name: &str, prefixes: &[String]) -> Option<String> {

@@ -7,7 +7,6 @@
 //! This crate knows no format by name: what it must know of one is data on entries and in
 //! [`weightlift_core::Capabilities`].
 #![forbid(unsafe_code)]
-#![allow(dead_code)]
 
 mod blueprint;
 mod inputs;
@@ -33,6 +32,9 @@ pub use rename::Rename;
 pub use report::{CastReport, Report};
 pub use run::{Conversion, OnOverflow, Options, Progress, convert, planned_memory};
 pub use selection::{Axis, Run, Selection, named_part};
-pub use step::{CastRule, Step};
+pub use step::{
+    Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Reshape, ResizeRows, RowPairs, Set, Slice,
+    Split, Step, Transpose,
+};
 pub use target::Target;
 pub use value::{RowMap, Value};

@@ -81,6 +81,20 @@ impl Plan {
         self.step(Step::Cast(rule))
     }
 
+    /// The `.npy` files that steps name: each is to be given to [`Plan::resolve`] as an input whose word is the path.
+    pub fn arrays(&self) -> Vec<&str> {
+        let mut arrays: Vec<&str> = Vec::new();
+        for step in &self.steps {
+            let array = match step {
+                Step::Set(set) => set.array(),
+                Step::Add(add) => add.array(),
+                _ => None,
+            };
+            arrays.extend(array.filter(|array| !arrays.contains(array)));
+        }
+        arrays
+    }
+
     /// Lets patterns and renames match nothing.
     #[must_use]
     pub fn allow_unmatched(self, allow: bool) -> Plan {

@@ -75,6 +75,26 @@ impl Rename {
         Ok(Some(out))
     }
 
+    /// The groups that the replacement does not use.
+    pub(crate) fn unused_groups(&self) -> Vec<usize> {
+        let uses = |group: usize| {
+            self.replacement.iter().any(|piece| match piece {
+                Piece::Group(index) | Piece::Computed { group: index, .. } => *index == group,
+                Piece::Text(_) => false,
+            })
+        };
+        (1..self.regex.captures_len()).filter(|group| !uses(*group)).collect()
+    }
+
+    /// The place that a group gives a name: the number it matched, or which of the alternatives `(a|b|c)` it is.
+    pub(crate) fn order(&self, name: &str, group: usize) -> Option<u64> {
+        let matched = self.regex.captures(name)?.get(group)?.as_str();
+        matched.parse().ok().or_else(|| {
+            let alternatives = group_source(self.regex.as_str(), group)?;
+            alternatives.split('|').position(|word| word == matched).map(|at| at as u64)
+        })
+    }
+
     fn expand(&self, captures: &Captures<'_>, out: &mut String) -> Result<()> {
         let group = |index: usize| captures.get(index).map_or("", |found| found.as_str());
         for piece in &self.replacement {
@@ -88,6 +108,31 @@ impl Rename {
         }
         Ok(())
     }
+}
+
+/// What stands between the brackets of a group, where it has no brackets of its own.
+fn group_source(regex: &str, group: usize) -> Option<&str> {
+    let mut seen = 0;
+    let bytes = regex.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'(' if bytes.get(at + 1) != Some(&b'?')
+                || regex[at..].starts_with("(?P<")
+                || regex[at..].starts_with("(?<") =>
+            {
+                seen += 1;
+                if seen == group {
+                    let inner = regex[at + 1..].split(')').next()?;
+                    return Some(inner.rsplit_once('>').map_or(inner, |(_, inner)| inner));
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 fn compute(captured: &str, operator: char, operand: i64, rule: &str) -> Result<i64> {

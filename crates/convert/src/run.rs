@@ -398,7 +398,11 @@ impl<'a> Run<'a> {
         let mut casts: Vec<(usize, CastReport)> = Vec::new();
         for (job, tally) in self.blueprint.jobs.iter().zip(&self.tallies) {
             let name = &resolved.outputs[job.output].name;
-            for (pair, tally) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            for (at, (pair, tally)) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter().enumerate() {
+                // Roundings within a value are told where they lost something.
+                if (at > 0 || job.cast.is_none()) && *tally == Tally::default() {
+                    continue;
+                }
                 let (name, from, to) = (name.clone(), pair.from(), pair.to());
                 casts.push((job.output, CastReport { name, from, to, tally: *tally }));
             }

@@ -147,10 +147,7 @@ impl Selection {
 ///
 /// # Errors
 /// What `find` answers.
-pub fn named_part<'a, T>(
-    argument: &'a str,
-    find: impl Fn(&str) -> Result<Option<T>>,
-) -> Result<Option<(T, Option<&'a str>)>> {
+pub fn named_part<T>(argument: &str, find: impl Fn(&str) -> Result<Option<T>>) -> Result<Option<(T, Option<&str>)>> {
     if let Some(found) = find(argument)? {
         return Ok(Some((found, None)));
     }

@@ -2,7 +2,7 @@
 
 use super::cat::CatArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Converts and edits model checkpoints: TensorFlow, PyTorch, safetensors, any to any, with dtype casts and renames,
 /// streaming, with neither TensorFlow nor PyTorch installed.
@@ -20,9 +20,11 @@ pub(crate) enum Verb {
     /// Print the values of a tensor, as NumPy would: weightlift cat CKPT 'NAME[0:3, -1]'
     Cat(CatArgs),
     /// Convert or edit a checkpoint: weightlift convert model.ckpt half.pt --dtype f16
+    #[command(override_usage = "weightlift convert [OPTIONS] <IN>... <OUT>")]
     Convert(ConvertArgs),
-    /// Show what convert would do, and write nothing
-    Plan(ConvertArgs),
+    /// Show what convert would do, and write nothing; -o recipe.toml writes the steps down
+    #[command(override_usage = "weightlift plan [OPTIONS] <IN>... <OUT>")]
+    Plan(PlanArgs),
 }
 
 #[derive(Debug, Args)]
@@ -54,11 +56,10 @@ pub(crate) enum Sort {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// The checkpoint to read
-    pub(crate) input: PathBuf,
-    /// The checkpoint to write; its extension chooses the format: .pt .pth .bin, .safetensors, .npz,
-    /// .ckpt or none
-    pub(crate) output: PathBuf,
+    /// The checkpoint to edit, others that steps read (PATH or WORD=PATH: their tensors are called WORD::NAME), and
+    /// last the checkpoint to write; its extension chooses the format: .pt .pth .bin, .safetensors, .npz, .ckpt or none
+    #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
+    pub(crate) paths: Vec<PathBuf>,
 
     /// Cast: --dtype f16 (every floating-point tensor), --dtype f32:bf16, --dtype 'embed**=f32'; the last that
     /// concerns a tensor wins
@@ -82,6 +83,54 @@ pub(crate) struct ConvertArgs {
     /// Take one subtree of a nested file, by its joined path, or find the state dict: --key auto
     #[arg(long, value_name = "PATH|auto", help_heading = "Steps, in the order given")]
     pub(crate) key: Vec<String>,
+    /// Rename by a table: lines of old name, tab, new name; or a JSON object, or a TOML table
+    #[arg(long, value_name = "FILE", help_heading = "Steps, in the order given")]
+    pub(crate) map: Vec<String>,
+    /// Drop what optimizers keep: slots beside their weights, counters, PyTorch's optimizer entries
+    #[arg(long, num_args = 0, default_missing_value = "", help_heading = "Steps, in the order given")]
+    pub(crate) drop_optimizer: Vec<String>,
+    /// Set a tensor or a part of it, keeping its dtype: --set 'w[0, 3]=1.5', --set b=b.npy, --set 'w[:2]=other::v[5:7]'
+    #[arg(long, value_name = "NAME[SLICE]=VALUE|FILE.npy|WORD::NAME", help_heading = "Steps, in the order given")]
+    pub(crate) set: Vec<String>,
+    /// Add a tensor that is not there
+    #[arg(long, value_name = "NAME=FILE.npy|WORD::NAME", help_heading = "Steps, in the order given")]
+    pub(crate) add: Vec<String>,
+    /// Copy rows, all of them read before any is written: 'A[3,5,7] -> B[0:3]', 'A -> B by map.csv' (or .npy: source
+    /// row, target row), 'old::A -> B by old_vocab.txt,vocab.txt' (rows of equal tokens)
+    #[arg(long, value_name = "'A[ROWS] -> B[ROWS]'", help_heading = "Steps, in the order given")]
+    pub(crate) copy_rows: Vec<String>,
+    /// Grow or shrink a tensor along its first axis; FILL is zero, mean, normal:STD,SEED or row:K
+    #[arg(long, value_name = "NAME=N:FILL", help_heading = "Steps, in the order given")]
+    pub(crate) resize_rows: Vec<String>,
+    /// Reverse the order of axes, or give it: --transpose '**/kernel', --transpose 'conv/w:3,2,0,1'
+    #[arg(long, value_name = "PATTERN[:AXES]", help_heading = "Steps, in the order given")]
+    pub(crate) transpose: Vec<String>,
+    /// Give tensors another shape with the same elements; one dimension may be -1
+    #[arg(long, value_name = "PATTERN=DIMS", help_heading = "Steps, in the order given")]
+    pub(crate) reshape: Vec<String>,
+    /// Keep a part of a tensor
+    #[arg(long, value_name = "NAME[SLICE]", help_heading = "Steps, in the order given")]
+    pub(crate) slice: Vec<String>,
+    /// Join tensors in the order of the one group that the name does not use: --concat 'w/part_(\d+)=w@0',
+    /// --concat '(q|k|v)_proj=qkv_proj'
+    #[arg(long, value_name = "REGEX=NAME[@AXIS]", help_heading = "Steps, in the order given")]
+    pub(crate) concat: Vec<String>,
+    /// The same along a new axis
+    #[arg(long, value_name = "REGEX=NAME[@AXIS]", help_heading = "Steps, in the order given")]
+    pub(crate) stack: Vec<String>,
+    /// Cut a tensor: PARTS is a count or lengths (3,4,3); the template has {i}, or {q,k,v}; /REGEX/ cuts many
+    #[arg(long, value_name = "NAME=TEMPLATE:PARTS[@AXIS]", help_heading = "Steps, in the order given")]
+    pub(crate) split: Vec<String>,
+    /// Average all inputs tensor by tensor, or add them with weights: --average=0.9,0.1; --average=1,-1 subtracts
+    #[arg(long, value_name = "W1,W2…", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Steps, in the order given")]
+    pub(crate) average: Vec<String>,
+    /// Stop unless names, and dtypes and shapes where given, are exactly those of a list (lines of NAME, DTYPE, SHAPE
+    /// between tabs, or what ls --json printed)
+    #[arg(long, value_name = "FILE", help_heading = "Steps, in the order given")]
+    pub(crate) expect: Vec<String>,
+    /// Take the steps of a TOML file, in this place
+    #[arg(long, value_name = "FILE.toml", help_heading = "Steps, in the order given")]
+    pub(crate) recipe: Vec<String>,
 
     /// The format to write, whatever the extension says
     #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors", "npz"], help_heading = "Output and checks")]
@@ -99,6 +148,10 @@ pub(crate) struct ConvertArgs {
     /// torch.load(weights_only=True) refuses
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) weights_only: bool,
+    /// Let --copy-rows and --resize-rows take along what belongs to the tensor: tensors tied to it, its optimizer
+    /// slots, and output layers and biases with as many rows
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) with_related: bool,
     /// Write calls of functions back that may do more than make a value (PyTorch): loading the output runs them
     #[arg(long, conflicts_with = "weights_only", help_heading = "Output and checks")]
     pub(crate) keep_calls: bool,
@@ -132,6 +185,22 @@ pub(crate) struct ConvertArgs {
     /// Say nothing but errors and warnings
     #[arg(long, short, help_heading = "Output and checks")]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Write the steps to this recipe, for --recipe
+    #[arg(short, long, value_name = "RECIPE.toml", help_heading = "Output and checks")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) convert: ConvertArgs,
+}
+
+impl ConvertArgs {
+    /// The inputs, and the output behind them.
+    pub(crate) fn inputs(&self) -> (&[PathBuf], &Path) {
+        self.paths.split_last().map_or((&[], Path::new("")), |(output, inputs)| (inputs, output))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

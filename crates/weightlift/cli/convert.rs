@@ -3,18 +3,21 @@
 use super::args::ConvertArgs;
 use super::progress::Bar;
 use super::show::{self, Align};
+use super::steps::Given;
 use serde_json::{Value, json};
 use std::io::Write;
-use weightlift::{CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions};
+use std::path::{Path, PathBuf};
+use weightlift::{CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words};
+use weightlift_io::Commit;
 
 /// Converts, and says what was done.
-pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConvertArgs, given: &Given, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.dry_run {
-        return self::plan(args, plan, out);
+        return self::plan(args, given, None, out);
     }
-    let (opened, plan, save) = prepare(args, plan)?;
+    let (opened, plan, save) = prepare(args, given)?;
     let bar = Bar::new(args.quiet || args.json);
-    let report = opened.save_with(&plan, &args.output, &save, &bar);
+    let report = opened.save_with(&plan, args.inputs().1, &save, &bar);
     bar.clear();
     let report = report?;
     if args.json {
@@ -30,10 +33,18 @@ pub(crate) fn run(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow
     Ok(())
 }
 
-/// Shows what `run` would do.
-pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyhow::Result<()> {
-    let (opened, plan, save) = prepare(args, plan)?;
-    let (resolved, target) = opened.resolve(&plan, &args.output, &save)?;
+/// Shows what `run` would do, and writes the steps to a recipe where that is asked for.
+pub(crate) fn plan(
+    args: &ConvertArgs,
+    given: &Given,
+    recipe: Option<&Path>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let (opened, plan, save) = prepare(args, given)?;
+    let (resolved, target) = opened.resolve(&plan, args.inputs().1, &save)?;
+    if let Some(path) = recipe {
+        write_recipe(&opened, path, &given.recipe(&words(args))?, args.force)?;
+    }
     let memory = weightlift::planned_memory(&resolved, save.options.threads);
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &plan_to_json(&resolved, target.id, memory))?;
@@ -42,7 +53,8 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
     print_plan(&resolved, out)?;
     let bytes = show::bytes(resolved.bytes());
     let tensors = show::count(resolved.outputs.len(), "tensor");
-    writeln!(out, "\n{}: {tensors}, {bytes} as a {}", show::plain(&args.output.display().to_string()), target.name)?;
+    let path = show::plain(&args.inputs().1.display().to_string());
+    writeln!(out, "\n{path}: {tensors}, {bytes} as a {}", target.name)?;
     for (step, count) in &resolved.matches {
         writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
     }
@@ -56,9 +68,50 @@ pub(crate) fn plan(args: &ConvertArgs, plan: Plan, out: &mut dyn Write) -> anyho
     Ok(())
 }
 
-fn prepare(args: &ConvertArgs, plan: Plan) -> anyhow::Result<(Opened, Plan, SaveOptions)> {
-    let opened = weightlift::open(&args.input)?;
-    super::warn(&opened);
+fn words(args: &ConvertArgs) -> Words {
+    Words { files: weightlift_io::real(), with_related: args.with_related }
+}
+
+/// Writes a recipe, whole or not at all.
+fn write_recipe(opened: &Opened, path: &Path, text: &str, replace: bool) -> anyhow::Result<()> {
+    let mut commit = Commit::new(opened.files().clone(), replace);
+    commit.create(path)?.write_all_at(text.as_bytes(), 0)?;
+    commit.commit(None)?;
+    Ok(())
+}
+
+/// The inputs opened, each with its word.
+fn open_inputs(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+    let mut opened: Option<Opened> = None;
+    for path in paths {
+        let (word, path) = split_word(path);
+        let input = weightlift::open(path)?;
+        super::warn(&input);
+        opened = Some(match opened {
+            None => input.called(word),
+            Some(first) => first.with(word, input),
+        });
+    }
+    opened.ok_or_else(|| anyhow::anyhow!("there is no input"))
+}
+
+/// Cuts `WORD=PATH`; what exists as it stands is a path.
+fn split_word(argument: &Path) -> (&str, &Path) {
+    let is_word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    };
+    let text = argument.to_str().unwrap_or_default();
+    match text.split_once('=') {
+        Some((word, path)) if is_word(word) && weightlift_io::real().stat(argument).is_err() => (word, Path::new(path)),
+        _ => ("", argument),
+    }
+}
+
+fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, SaveOptions)> {
+    let plan = given.plan(&words(args))?;
+    let opened = open_inputs(args.inputs().0)?;
     let mut save = SaveOptions {
         to: args.to.clone(),
         skip_unsupported: args.skip_unsupported,

@@ -15,6 +15,7 @@ use args::{Cli, Verb};
 use clap::{CommandFactory, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use steps::Given;
 
 /// Runs the command and answers its exit code.
 pub(crate) fn run() -> ExitCode {
@@ -48,8 +49,8 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
             notes.iter().for_each(|note| message(&format!("note: {note}")));
             Ok(())
         }
-        Verb::Convert(args) => convert::run(args, steps::in_order(sub)?, out),
-        Verb::Plan(args) => convert::plan(args, steps::in_order(sub)?, out),
+        Verb::Convert(args) => convert::run(args, &Given::in_order(sub), out),
+        Verb::Plan(args) => convert::plan(&args.convert, &Given::in_order(sub), args.output.as_deref(), out),
     }
 }
 

@@ -1,30 +1,51 @@
 //! From the flags to the steps of a plan, in the order in which they stand on the command line.
 
 use clap::ArgMatches;
-use weightlift::{CastRule, KeyChoice, Pattern, Plan, Rename, Result, Step};
+use weightlift::{Plan, Result, Words};
 
-type Parse = fn(&str) -> Result<Step>;
+/// The steps that flags gave: each word with its text, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Given(Vec<(String, String)>);
 
-/// The flags that are steps.
-const STEPS: &[(&str, Parse)] = &[
-    ("dtype", |text| Ok(Step::Cast(CastRule::parse(text)?))),
-    ("include", |text| Ok(Step::Include(vec![Pattern::new(text)?]))),
-    ("exclude", |text| Ok(Step::Exclude(vec![Pattern::new(text)?]))),
-    ("rename", |text| Ok(Step::Rename(Rename::parse(text)?))),
-    ("strip_prefix", |text| Ok(Step::StripPrefix(vec![text.to_owned()]))),
-    ("add_prefix", |text| Ok(Step::AddPrefix(text.to_owned()))),
-    ("key", |text| Ok(Step::Key(if text == "auto" { KeyChoice::Auto } else { KeyChoice::Path(text.to_owned()) }))),
-];
-
-/// The plan that the flags of a verb mean.
-pub(crate) fn in_order(matches: Option<&ArgMatches>) -> Result<Plan> {
-    let Some(matches) = matches else { return Ok(Plan::new()) };
-    let mut found: Vec<(usize, Parse, &String)> = Vec::new();
-    for (flag, parse) in STEPS {
-        let places = matches.indices_of(flag).into_iter().flatten();
-        let values = matches.get_many::<String>(flag).into_iter().flatten();
-        found.extend(places.zip(values).map(|(place, value)| (place, *parse, value)));
+impl Given {
+    /// What the flags of a verb say. A flag and a step have one word.
+    pub(crate) fn in_order(matches: Option<&ArgMatches>) -> Given {
+        let Some(matches) = matches else { return Given::default() };
+        let mut found: Vec<(usize, &str, &String)> = Vec::new();
+        for word in Words::all().chain(["recipe"]) {
+            let id = word.replace('-', "_");
+            let places = matches.indices_of(&id).into_iter().flatten();
+            let values = matches.get_many::<String>(&id).into_iter().flatten();
+            found.extend(places.zip(values).map(|(place, value)| (place, word, value)));
+        }
+        found.sort_by_key(|(place, ..)| *place);
+        // What the output must have is compared when all is done.
+        found.sort_by_key(|(_, word, _)| *word == "expect");
+        Given(found.into_iter().map(|(_, word, text)| (word.to_owned(), text.clone())).collect())
     }
-    found.sort_by_key(|(place, ..)| *place);
-    found.into_iter().try_fold(Plan::new(), |plan, (_, parse, value)| Ok(plan.step(parse(value)?)))
+
+    /// The plan that they mean; files that they name are read.
+    pub(crate) fn plan(&self, words: &Words) -> Result<Plan> {
+        let mut plan = Plan::new();
+        for (word, text) in &self.0 {
+            let steps = match word.as_str() {
+                "recipe" => weightlift::parse_recipe(text, &words.text(text)?, words)?,
+                word => vec![words.step(word, text)?],
+            };
+            plan = steps.into_iter().fold(plan, Plan::step);
+        }
+        Ok(plan)
+    }
+
+    /// The same as a recipe; recipes among the flags are written out in full.
+    pub(crate) fn recipe(&self, words: &Words) -> Result<String> {
+        let mut recipe = String::new();
+        for (word, text) in &self.0 {
+            match word.as_str() {
+                "recipe" => recipe.push_str(&(words.text(text)?.trim_end().to_owned() + "\n\n")),
+                word => recipe.push_str(&weightlift::write_recipe([(word, text.as_str())])),
+            }
+        }
+        Ok(recipe)
+    }
 }

@@ -1,0 +1,119 @@
+//! Merges of several checkpoints: `--average`.
+
+use crate::items::Items;
+use crate::value::Value;
+use std::collections::HashMap;
+use std::fmt;
+use weightlift_core::{Error, Result};
+
+/// The weighted sum of all inputs; without weights their average. Tensors are paired by name. Multiplied, then added,
+/// in f32 (f64 for f64), inputs in order; integers, booleans and the like must be equal and are taken from the first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Average {
+    weights: Option<Vec<f64>>,
+}
+
+impl Average {
+    /// Every input with the same weight.
+    pub fn even() -> Average {
+        Average::default()
+    }
+
+    /// A weight for each input: `0.9,0.1` mixes, `1,-1` is a difference.
+    pub fn weighted(weights: impl Into<Vec<f64>>) -> Average {
+        Average { weights: Some(weights.into()) }
+    }
+
+    /// Parses `W1,W2,…`; nothing means even weights.
+    ///
+    /// # Errors
+    /// `Request` for what is no finite number.
+    pub fn parse(text: &str) -> Result<Average> {
+        if text.trim().is_empty() {
+            return Ok(Average::even());
+        }
+        let weight = |text: &str| text.trim().parse::<f64>().ok().filter(|weight| weight.is_finite());
+        match text.split(',').map(weight).collect::<Option<Vec<f64>>>() {
+            Some(weights) => Ok(Average::weighted(weights)),
+            None => {
+                Err(Error::request(format!("--average {text:?}: a weight for each input, as in --average=0.9,0.1")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Average {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.weights {
+            Some(weights) => f.write_str(&weights.iter().map(f64::to_string).collect::<Vec<_>>().join(",")),
+            None => f.write_str("evenly"),
+        }
+    }
+}
+
+impl Items<'_> {
+    /// Merges every tensor with those of the same name in the other inputs.
+    pub(crate) fn average(&mut self, rule: &Average) -> Result<usize> {
+        let count = self.checkpoints();
+        if count < 2 {
+            return Err(Error::request("--average needs more than one input"));
+        }
+        let weights = rule.weights.clone().unwrap_or_else(|| vec![1.0 / count as f64; count]);
+        if weights.len() != count {
+            return Err(Error::request(format!("--average has {} weights for {count} inputs", weights.len())));
+        }
+        (1..count).for_each(|input| self.use_input(input));
+        let mut others = Vec::new();
+        for input in 1..count {
+            let named: HashMap<&str, &Value> =
+                self.lists[input].iter().map(|item| (item.name.as_str(), &item.value)).collect();
+            others.push(named);
+        }
+        self.check_pairs(&others)?;
+        let mut known: HashMap<_, Value> = HashMap::new();
+        let mut made = Vec::new();
+        for item in self.edited() {
+            let theirs: Option<Vec<&Value>> =
+                others.iter().map(|named| named.get(item.base.as_str()).copied()).collect();
+            let Some(theirs) = theirs else {
+                made.push(item.value.clone());
+                continue;
+            };
+            let all = || std::iter::once(&item.value).chain(theirs.iter().copied());
+            let identity: Vec<_> = all().map(|value| self.identity(value)).collect();
+            let value = match known.get(&identity) {
+                Some(value) => value.clone(),
+                None => Value::merged(all().cloned().zip(weights.iter().copied()).collect())
+                    .map_err(|error| error.in_tensor(&item.name))?,
+            };
+            known.insert(identity, value.clone());
+            made.push(value);
+        }
+        let count = made.len();
+        for (item, value) in self.lists[0].iter_mut().zip(made) {
+            item.value = value;
+        }
+        Ok(count)
+    }
+
+    /// Every tensor must be in every input, and no input may have others.
+    fn check_pairs(&self, others: &[HashMap<&str, &Value>]) -> Result<()> {
+        if self.allows_unmatched() {
+            return Ok(());
+        }
+        for (at, named) in others.iter().enumerate() {
+            let own = self.edited().iter().map(|item| item.base.as_str());
+            let missing: Vec<&str> = own.filter(|name| !named.contains_key(name)).collect();
+            let extra: Vec<&str> = named.keys().copied().filter(|name| !self.had(name)).collect();
+            let first = |names: &[&str]| names.iter().min().map(|name| (names.len(), (*name).to_owned()));
+            let message = match (first(&missing), first(&extra)) {
+                (Some((count, name)), _) => format!("lacks {count} tensors of the first, {name:?} among them"),
+                (None, Some((count, name))) => format!("has {count} tensors more than the first, {name:?} among them"),
+                (None, None) => continue,
+            };
+            let error = Error::request(format!("--average: input {} {message}", at + 2));
+            return Err(error.help("--allow-unmatched takes those of the first as they are"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! Tables of names: `--map`, `--expect`, `--drop-optimizer`.
+
+use crate::items::Items;
+use crate::pattern::nearest;
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use weightlift_core::{DType, Error, Result, Shape};
+
+/// Endings of what optimizers keep beside a weight, after `/`, `.` or as they stand.
+const SLOTS: &[&str] = &[
+    // TensorFlow 1 optimizers
+    "/Adam",
+    "/Adam_1",
+    "/adam_m",
+    "/adam_v",
+    "/AdamW",
+    "/AdamW_1",
+    "/Momentum",
+    "/RMSProp",
+    "/RMSProp_1",
+    "/Adagrad",
+    "/Adadelta",
+    "/Adadelta_1",
+    "/Ftrl",
+    "/Ftrl_1",
+    "/BERTAdam",
+    "/BERTAdam_1",
+    "/LAMB",
+    "/LAMB_1",
+    "/lamb_m",
+    "/lamb_v",
+    "/AdamWeightDecayOptimizer",
+    "/AdamWeightDecayOptimizer_1",
+    // Adafactor of mesh and tensor2tensor
+    "_slot_v",
+    "_slot_vr",
+    "_slot_vc",
+    "_slot_m",
+    "/Adafactor",
+    "/Adafactor_1",
+    "/vr",
+    "/vc",
+    // averages
+    "/ExponentialMovingAverage",
+];
+
+/// Names, and parts of names, that belong to an optimizer alone.
+const OPTIMIZER: &[&str] = &[
+    r"^(beta[12]_power|global_step|learning_rate|loss_scale|good_steps)(_\d+)?$",
+    r"(^|/)(beta[12]_power|global_step)(_\d+)?$",
+    // TF2 objects: slots, the optimizer's own variables, the counter of saves
+    r"/\.OPTIMIZER_SLOT/",
+    r"^(optimizer|save_counter)(/|$)",
+    r"^_optimizer(/|$)",
+    // PyTorch: trainers' keys
+    r"^(optimizer|optimizers|optimizer_state_dict|optimizer_states|optim)\.",
+    r"^(lr_scheduler|lr_schedulers|scheduler|scheduler_state_dict|grad_scaler)\.",
+];
+
+/// Whether `name` is an optimizer's slot of the weight `of`.
+pub(crate) fn is_slot_of(name: &str, of: &str) -> bool {
+    let stem = of.strip_suffix("/.ATTRIBUTES/VARIABLE_VALUE").unwrap_or(of);
+    let Some(rest) = name.strip_prefix(stem) else { return false };
+    SLOTS.contains(&rest) || rest.starts_with("/.OPTIMIZER_SLOT/")
+}
+
+/// Whether `name` is that of an output layer over a vocabulary, or its bias.
+pub(crate) fn is_output_layer(name: &str) -> bool {
+    let ends = [
+        "lm_head.weight",
+        "lm_head.bias",
+        "output_bias",
+        "predictions.bias",
+        "predictions.decoder.weight",
+        "predictions.decoder.bias",
+        "embed_out.weight",
+        "output_projection.weight",
+    ];
+    ends.iter().any(|end| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '/'])))
+}
+
+/// A table of old and new names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameMap {
+    text: String,
+    pairs: Vec<(String, String)>,
+}
+
+impl NameMap {
+    /// Pairs of old and new name; `text` says where they are from.
+    ///
+    /// # Errors
+    /// `Request` where an old name stands twice.
+    pub fn new(text: &str, pairs: Vec<(String, String)>) -> Result<NameMap> {
+        let mut seen = std::collections::HashSet::new();
+        match pairs.iter().find(|(old, _)| !seen.insert(old.as_str())) {
+            Some((old, _)) => Err(Error::request(format!("{old:?} stands twice")).in_file(text)),
+            None => Ok(NameMap { text: text.to_owned(), pairs }),
+        }
+    }
+
+    /// Reads a table: lines of old name, tab, new name (`#` begins a comment), or a JSON object of old and new names.
+    /// `text` says where it is from.
+    ///
+    /// # Errors
+    /// `Request` naming the line that is no pair.
+    pub fn parse(text: &str, content: &str) -> Result<NameMap> {
+        if content.trim_start().starts_with('{') {
+            let error = |error| Error::request(format!("is no table of names: {error}")).in_file(text).caused_by(error);
+            let table: serde_json::Map<String, Json> = serde_json::from_str(content).map_err(error)?;
+            let pair = |(old, new): (String, Json)| match new.as_str() {
+                Some(new) => Ok((old, new.to_owned())),
+                None => Err(Error::request(format!("{old:?} has no name but {new}")).in_file(text)),
+            };
+            return NameMap::new(text, table.into_iter().map(pair).collect::<Result<_>>()?);
+        }
+        let mut pairs = Vec::new();
+        for (at, line) in content.lines().enumerate() {
+            let line = line.trim_end_matches('\r');
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match line.split('\t').collect::<Vec<_>>().as_slice() {
+                [old, new] if !new.is_empty() => pairs.push(((*old).to_owned(), (*new).to_owned())),
+                fields => {
+                    let message = format!(
+                        "line {} has {} fields, where old name, tab, new name are expected",
+                        at + 1,
+                        fields.len()
+                    );
+                    return Err(Error::request(message).in_file(text));
+                }
+            }
+        }
+        NameMap::new(text, pairs)
+    }
+
+    /// Where it is from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
+}
+
+/// What the output must have, exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    text: String,
+    tensors: Vec<(String, Option<DType>, Option<Shape>)>,
+}
+
+impl Expected {
+    /// Reads a list: lines of name, and behind tabs dtype and shape (`[2, 3]` or `2,3`), either of which may be missing;
+    /// or what `ls --json` prints. `text` says where it is from.
+    ///
+    /// # Errors
+    /// `Request` naming the line or tensor that cannot be read.
+    pub fn parse(text: &str, content: &str) -> Result<Expected> {
+        let wrong = |what: String| Error::request(what).in_file(text);
+        let mut tensors = Vec::new();
+        if content.trim_start().starts_with('{') {
+            let list: Json = serde_json::from_str(content).map_err(|error| wrong(format!("is no JSON: {error}")))?;
+            let list = list.get("tensors").and_then(Json::as_array);
+            for tensor in list.ok_or_else(|| wrong("has no list \"tensors\"".into()))? {
+                let name =
+                    tensor.get("name").and_then(Json::as_str).ok_or_else(|| wrong(format!("{tensor} has no name")))?;
+                let dtype = tensor.get("dtype").and_then(Json::as_str).map(str::parse).transpose();
+                let shape = tensor.get("shape").and_then(Json::as_array);
+                let shape = shape
+                    .map(|dims| dims.iter().map(Json::as_u64).collect::<Option<Vec<_>>>())
+                    .map(|dims| Shape::new(dims.ok_or_else(|| wrong(format!("{name:?} has no shape of numbers")))?));
+                tensors.push((
+                    name.to_owned(),
+                    dtype.map_err(|error| wrong(format!("{name:?}: {error}")))?,
+                    shape.transpose()?,
+                ));
+            }
+            return Ok(Expected { text: text.to_owned(), tensors });
+        }
+        for (at, line) in content.lines().enumerate() {
+            let line = line.trim_end_matches('\r');
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut fields = line.split('\t');
+            let (name, mut dtype, mut shape) = (fields.next().unwrap_or_default(), None, None);
+            for field in fields.map(str::trim).filter(|field| !field.is_empty()) {
+                let dims = field.trim_start_matches('[').trim_end_matches(']');
+                let numbers: Option<Vec<u64>> = match dims.is_empty() {
+                    true => Some(Vec::new()),
+                    false => dims.split(',').map(|dim| dim.trim().parse().ok()).collect(),
+                };
+                match (numbers, field.parse::<DType>()) {
+                    (Some(dims), _) => shape = Some(Shape::new(dims)?),
+                    (None, Ok(known)) => dtype = Some(known),
+                    (None, Err(error)) => return Err(wrong(format!("line {}: {error}", at + 1))),
+                }
+            }
+            tensors.push((name.to_owned(), dtype, shape));
+        }
+        Ok(Expected { text: text.to_owned(), tensors })
+    }
+
+    /// Where it is from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Items<'_> {
+    /// Renames what a table names.
+    pub(crate) fn map(&mut self, map: &NameMap) -> Result<usize> {
+        let table: HashMap<&str, &str> = map.pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).collect();
+        let known: std::collections::HashSet<&str> = self.names().collect();
+        let unknown: Vec<&str> =
+            map.pairs.iter().map(|(old, _)| old.as_str()).filter(|old| !known.contains(old)).collect();
+        if let Some(first) = unknown.first().filter(|_| !self.allows_unmatched()) {
+            let count = unknown.len();
+            let message = format!("{count} names of the table are no tensors, {first:?} among them");
+            let error = Error::request(message).in_file(&map.text);
+            return Err(match nearest(first, self.names()).as_slice() {
+                [] => error.help("--allow-unmatched passes them over"),
+                near => error.help(format!("did you mean {}; --allow-unmatched passes them over", near.join(" or "))),
+            });
+        }
+        drop(known);
+        self.rename(&format!("--map {}", map.text), true, |name| Ok(table.get(name).map(|new| (*new).to_owned())))
+    }
+
+    /// Drops what optimizers keep: slots of tensors that are there, and what belongs to an optimizer by its name.
+    pub(crate) fn drop_optimizer(&mut self) -> Result<usize> {
+        let own = OPTIMIZER.iter().map(|regex| crate::pattern::compile(regex, regex)).collect::<Result<Vec<_>>>()?;
+        let names: std::collections::HashSet<&str> = self.names().collect();
+        // A slot is one only beside its weight, so that a weight that is called so by chance stays.
+        let is_slot = |name: &str| {
+            let weight = |slot: &&str| name.strip_suffix(*slot).is_some_and(|weight| names.contains(weight));
+            SLOTS.iter().any(weight)
+        };
+        let gone: Vec<bool> =
+            self.names().map(|name| is_slot(name) || own.iter().any(|regex| regex.is_match(name))).collect();
+        drop(names);
+        let count = gone.iter().filter(|&&gone| gone).count();
+        if count == 0 && !self.allows_unmatched() {
+            let error = Error::request("--drop-optimizer finds no optimizer variable");
+            return Err(error.help("--allow-unmatched lets it pass; --exclude names others"));
+        }
+        self.keep(|at| !gone[at]);
+        Ok(count)
+    }
+
+    /// Compares names, and dtypes and shapes where they are given.
+    pub(crate) fn expect(&mut self, expected: &Expected) -> Result<usize> {
+        const SHOWN: usize = 20;
+        let mut differences = Vec::new();
+        let mut there: HashMap<&str, Vec<&crate::items::Item>> = HashMap::new();
+        self.edited().iter().for_each(|item| there.entry(&item.name).or_default().push(item));
+        for (name, dtype, shape) in &expected.tensors {
+            let Some(item) = there.remove(name.as_str()).and_then(|items| items.first().copied()) else {
+                let near = nearest(name, self.names());
+                let hint = if near.is_empty() { String::new() } else { format!(" (there is {})", near.join(", ")) };
+                differences.push(format!("{name:?} is missing{hint}"));
+                continue;
+            };
+            let found = item.mark.unwrap_or(item.value.dtype());
+            if let Some(wanted) = dtype.filter(|wanted| *wanted != found) {
+                differences.push(format!("{name:?} is {found}, not {wanted}"));
+            }
+            if let Some(wanted) = shape.as_ref().filter(|wanted| *wanted != item.value.shape()) {
+                differences.push(format!("{name:?} has shape {}, not {wanted}", item.value.shape()));
+            }
+        }
+        let mut extra: Vec<&str> = there.into_keys().collect();
+        extra.sort_unstable();
+        differences.extend(extra.iter().map(|name| format!("{name:?} is not expected")));
+        if differences.is_empty() {
+            return Ok(expected.tensors.len());
+        }
+        let count = differences.len();
+        differences.truncate(SHOWN);
+        if count > SHOWN {
+            differences.push(format!("and {} more", count - SHOWN));
+        }
+        let message = format!("{count} differences from what is expected: {}", differences.join("; "));
+        Err(Error::request(message).in_file(&expected.text))
+    }
+}
