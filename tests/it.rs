@@ -14,6 +14,12 @@ mod listing;
 mod peers;
 #[path = "it/promises.rs"]
 mod promises;
+#[path = "it/safetensors_edits.rs"]
+mod safetensors_edits;
+#[path = "it/safetensors_files.rs"]
+mod safetensors_files;
+#[path = "it/shards_sets.rs"]
+mod shards_sets;
 #[path = "it/torch_random.rs"]
 mod torch_random;
 #[path = "it/torch_write.rs"]

@@ -24,11 +24,13 @@
 
 mod open;
 mod recipe;
+mod reindex;
 mod save;
 mod words;
 
-pub use open::{Opened, formats, open, open_in};
+pub use open::{Opened, formats, open, open_in, open_with};
 pub use recipe::{parse_recipe, write_recipe};
+pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use weightlift_convert::{
     Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
@@ -37,7 +39,7 @@ pub use weightlift_convert::{
 };
 pub use weightlift_core::{
     Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Files, Format, Key, KeyPath, Kind, OpenOptions, Result,
-    Shape,
+    Shape, Ties, WriteOptions,
 };
 
 pub use words::Words;

@@ -104,10 +104,18 @@ impl Opened {
 /// `Io` where nothing is there, `Unsupported` where it is no checkpoint, with what it is instead; what the format says
 /// of a damaged one.
 pub fn open(path: impl AsRef<Path>) -> Result<Opened> {
-    open_in(weightlift_io::real(), path.as_ref(), &OpenOptions::default())
+    open_with(path, &OpenOptions::default())
 }
 
-/// The same in any file system and with limits.
+/// The same with options: limits, leniency.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Opened> {
+    open_in(weightlift_io::real(), path.as_ref(), options)
+}
+
+/// The same in any file system.
 ///
 /// # Errors
 /// As [`open`].

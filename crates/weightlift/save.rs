@@ -3,7 +3,7 @@
 use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
 use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
-use weightlift_core::{Error, FileId, Format, OpenOptions, Result};
+use weightlift_core::{Error, FileId, Format, OpenOptions, Result, Ties};
 
 /// How a checkpoint is saved.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +90,7 @@ impl Opened {
             );
             return Err(Error::request(message));
         }
+        self.check_writer_options(output, own, format, save)?;
         let mut options = save.options.clone();
         options.replace |= own;
         let files = self.files.clone();
@@ -97,6 +98,24 @@ impl Opened {
         let inputs: Vec<_> = std::iter::once(self.checkpoint()).chain(others).collect();
         let conversion = Conversion { files, inputs: &inputs, format, target: &target, output };
         weightlift_convert::convert(&conversion, resolved, &options, progress)
+    }
+
+    /// Refuses what only some formats can be told.
+    fn check_writer_options(&self, output: &Path, own: bool, format: &dyn Format, save: &SaveOptions) -> Result<()> {
+        let told = &save.options.output;
+        let for_safetensors = [
+            (!told.metadata.is_empty(), "--metadata"),
+            (told.ties == Ties::First, "--ties first"),
+            (told.in_place, "--in-place"),
+        ];
+        if let Some((_, flag)) = for_safetensors.iter().find(|(told, _)| *told && format.id() != "safetensors") {
+            return Err(Error::request(format!("{flag} is for safetensors files, but a {} is written", format.name())));
+        }
+        if told.in_place && !own {
+            let error = Error::request("--in-place changes the input itself: name it as the output too");
+            return Err(error.in_file(output));
+        }
+        Ok(())
     }
 
     /// Whether an output path names this checkpoint itself: its one file, or the index of its set where a set of the
@@ -140,13 +159,14 @@ impl Opened {
 }
 
 fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
-    let capabilities = format
+    let mut capabilities = format
         .capabilities()
         .ok_or_else(|| Error::request(format!("{} files are read but not written", format.name())))?;
     if save.options.nest.is_some() && !capabilities.nests {
         let error = Error::request(format!("--nest: a {} has no dict to put the tensors into", format.name()));
         return Err(error.help("--add-prefix puts a word before every name"));
     }
+    capabilities.shares_storage &= save.options.output.ties != Ties::Copy;
     Ok(Target {
         id: format.id(),
         name: format.name(),

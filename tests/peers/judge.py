@@ -9,6 +9,8 @@ import json
 import os
 import sys
 
+import hub
+
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 answers = os.fdopen(os.dup(1), "w")
@@ -174,6 +176,8 @@ REQUESTS = {
     function.__name__: function
     for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, torch_random, torch_same, safetensors_load, versions)
 }
+
+REQUESTS.update(hub.REQUESTS)
 
 for line in sys.stdin:
     request = json.loads(line)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the venv of the frameworks that judge what weightlift writes: TensorFlow, PyTorch, safetensors, NumPy.
+# Builds the venv of the frameworks that judge what weightlift writes: TensorFlow, PyTorch, safetensors, NumPy,
+# transformers with accelerate.
 # usage: tests/peers/setup.sh [DIR]     default: ${XDG_CACHE_HOME:-~/.cache}/weightlift-peers
 # Takes about 90 s and 2.8 GB; does nothing where the venv is there already.
 set -euo pipefail
@@ -17,5 +18,8 @@ pip tensorflow-cpu==2.21.0 safetensors==0.8.0 sympy
 pip --no-deps torch==2.15.0
 "$dir/bin/python" "$here/torch_stubs.py" > /dev/null
 "$dir/bin/python" -c 'import torch; print("torch", torch.__version__)'
+# accelerate asks for a torch with all its drivers, which is there without them.
+pip transformers==5.24.0 psutil
+pip --no-deps accelerate==1.15.0
 TF_CPP_MIN_LOG_LEVEL=3 "$dir/bin/python" -c 'import tensorflow as tf; print("tensorflow", tf.__version__)' 2> /dev/null
 cp "$here/setup.sh" "$dir/ready"

@@ -47,12 +47,14 @@ pub struct Options {
     pub keep_calls: bool,
     /// Puts everything under this key of an outermost dict, for formats that nest.
     pub nest: Option<String>,
+    /// What else the writer is told.
+    pub output: WriteOptions,
 }
 
 impl Options {
     /// What of it concerns the writer.
     pub fn for_writer(&self, target: &Target) -> WriteOptions {
-        let mut options = WriteOptions::default();
+        let mut options = self.output.clone();
         (options.replace, options.shard_size) = (self.replace, self.shard_size);
         (options.keep_calls, options.weights_only) = (self.keep_calls, target.weights_only);
         options.nest.clone_from(&self.nest);
@@ -72,6 +74,7 @@ impl Default for Options {
             shard_size: None,
             keep_calls: false,
             nest: None,
+            output: WriteOptions::default(),
         }
     }
 }
@@ -123,7 +126,9 @@ pub fn convert(
     let catalogs = Inputs(&catalogs);
     let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options.verify)?;
     let folder = folder_of(conversion.output);
-    room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
+    if !options.output.in_place {
+        room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
+    }
     let sources: Vec<Source<'_>> = (conversion.inputs.iter())
         .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
         .collect();

@@ -32,7 +32,7 @@ pub struct WriteOptions {
     /// What is put under a key of the metadata, or taken off it where there is no value, for formats that have
     /// metadata. The last entry of a key counts.
     pub metadata: Vec<(String, Option<String>)>,
-    /// What becomes of the second names of a tensor, for formats that write each tensor once.
+    /// What becomes of the second names of a tensor, for formats that write the bytes of a tensor once.
     pub ties: Ties,
     /// Changes only what stands before the tensors, in the file itself. Bytes of tensors may not move.
     pub in_place: bool,
@@ -50,12 +50,14 @@ pub struct WriteOptions {
     pub nest: Option<String>,
 }
 
-/// What becomes of the second names of a tensor in a format that writes each tensor once.
+/// What becomes of the second names of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ties {
     /// They are recorded, each with the name the tensor is written under.
     #[default]
     Alias,
+    /// Each has bytes of its own. Only the manifest can say so: no two tensors lie over one blob.
+    Copy,
     /// They are forgotten: only the first name is left.
     First,
 }

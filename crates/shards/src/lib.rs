@@ -10,18 +10,20 @@
 //! `pytorch_model.bin.index.json`. A set of one file has no index.
 //!
 //! [`Index`] reads, checks and writes the index; [`Set`] finds the files beside it; [`Census`] counts the tensors of the
-//! files against it; [`split`] decides which tensor
+//! files against it; [`Members`] finds the files without an index; [`split`] decides which tensor
 //! goes into which file; [`shard_name`] and [`index_name`] name them. Reading the files is for the formats.
 #![forbid(unsafe_code)]
 
 mod census;
 mod index;
+mod members;
 mod name;
 mod set;
 mod split;
 
 pub use census::Census;
 pub use index::{Index, TOTAL_SIZE};
+pub use members::Members;
 pub use name::{base_of, index_name, shard_name};
 pub use set::{Set, list};
 pub use split::split;

@@ -31,13 +31,16 @@ pub fn index_name(base: &str, extension: &str) -> String {
 /// ```
 pub fn base_of<'a>(name: &'a str, extension: &str) -> Option<&'a str> {
     let stem = name.strip_suffix(extension)?.strip_suffix('.')?;
-    let numbered = || {
-        let (rest, count) = stem.rsplit_once("-of-")?;
-        let (base, number) = rest.rsplit_once('-')?;
-        let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-        (digits(number) && digits(count)).then_some(base)
-    };
-    Some(numbered().unwrap_or(stem))
+    Some(numbered(stem).map_or(stem, |(base, ..)| base))
+}
+
+/// What stands before the number in a file's name without extension, the number, from 1, and how many there are.
+pub(crate) fn numbered(stem: &str) -> Option<(&str, usize, usize)> {
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (base, number) = rest.rsplit_once('-')?;
+    let digits = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(number) && digits(count)).then_some(())?;
+    Some((base, number.parse().ok()?, count.parse().ok()?))
 }
 
 /// Checks the name of a file in an index: it stays in the index's folder, on every system, and has its extension.

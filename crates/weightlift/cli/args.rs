@@ -25,6 +25,44 @@ pub(crate) enum Verb {
     /// Show what convert would do, and write nothing; -o recipe.toml writes the steps down
     #[command(override_usage = "weightlift plan [OPTIONS] <IN>... <OUT>")]
     Plan(PlanArgs),
+    /// Write the index of a sharded set anew, from what its files hold: weightlift reindex DIR
+    Reindex(ReindexArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReindexArgs {
+    /// The folder of the set, its index (which need not exist), or one of its files
+    pub(crate) set: PathBuf,
+    /// Replace an existing index
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Show what would change, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON (schema weightlift.reindex/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How checkpoints are opened.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct OpenArgs {
+    /// Read files with harmless faults, each with a warning: safetensors headers padded with NUL, longer than 100 MB,
+    /// or with metadata that are no texts; bytes after the last tensor
+    #[arg(long, help_heading = "Input")]
+    pub(crate) lenient: bool,
+    /// Refuse a sharded set whose index does not fit its files in every point, instead of warning
+    #[arg(long, help_heading = "Input")]
+    pub(crate) strict: bool,
+}
+
+impl OpenArgs {
+    /// Opens a checkpoint so.
+    pub(crate) fn open(&self, path: &std::path::Path) -> weightlift::Result<weightlift::Opened> {
+        let mut options = weightlift::OpenOptions::default();
+        (options.lenient, options.strict) = (self.lenient, self.strict);
+        weightlift::open_with(path, &options)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -42,6 +80,8 @@ pub(crate) struct LsArgs {
     /// The order of the list
     #[arg(long, value_enum, default_value_t = Sort::File)]
     pub(crate) sort: Sort,
+    #[command(flatten)]
+    pub(crate) opening: OpenArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -141,6 +181,18 @@ pub(crate) struct ConvertArgs {
     /// Write a set of files of at most this size (5GB, 512MiB): safetensors with its index, or TensorFlow data files
     #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
     pub(crate) shard_size: Option<u64>,
+    /// Set metadata of a safetensors file; what is not named stays
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "Output and checks")]
+    pub(crate) metadata: Vec<(String, String)>,
+    /// Remove metadata of a safetensors file
+    #[arg(long, value_name = "KEY", help_heading = "Output and checks")]
+    pub(crate) drop_metadata: Vec<String>,
+    /// What becomes of the second names of a tensor
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Ties::Alias, help_heading = "Output and checks")]
+    pub(crate) ties: Ties,
+    /// Rewrite only the header of a safetensors file, where the new one fits into its room; OUT is the input itself
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) in_place: bool,
     /// Leave out what the output's format cannot hold, instead of failing
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) skip_unsupported: bool,
@@ -185,6 +237,34 @@ pub(crate) struct ConvertArgs {
     /// Say nothing but errors and warnings
     #[arg(long, short, help_heading = "Output and checks")]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: OpenArgs,
+}
+
+/// `KEY=VALUE`, cut at the first `=`.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE; --drop-metadata KEY removes one")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ties {
+    /// Bytes are written once; safetensors files and indexes record each name with the one it is tied to
+    Alias,
+    /// Every name is written in full
+    Copy,
+    /// Only the first name is written (safetensors)
+    First,
+}
+
+impl From<Ties> for weightlift::Ties {
+    fn from(ties: Ties) -> weightlift::Ties {
+        match ties {
+            Ties::Alias => weightlift::Ties::Alias,
+            Ties::Copy => weightlift::Ties::Copy,
+            Ties::First => weightlift::Ties::First,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

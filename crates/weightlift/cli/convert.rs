@@ -1,6 +1,6 @@
 //! `weightlift convert` and `weightlift plan`.
 
-use super::args::ConvertArgs;
+use super::args::{ConvertArgs, OpenArgs};
 use super::progress::Bar;
 use super::show::{self, Align};
 use super::steps::Given;
@@ -81,11 +81,11 @@ fn write_recipe(opened: &Opened, path: &Path, text: &str, replace: bool) -> anyh
 }
 
 /// The inputs opened, each with its word.
-fn open_inputs(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+fn open_inputs(paths: &[PathBuf], opening: &OpenArgs) -> anyhow::Result<Opened> {
     let mut opened: Option<Opened> = None;
     for path in paths {
         let (word, path) = split_word(path);
-        let input = weightlift::open(path)?;
+        let input = opening.open(path)?;
         super::warn(&input);
         opened = Some(match opened {
             None => input.called(word),
@@ -111,7 +111,7 @@ fn split_word(argument: &Path) -> (&str, &Path) {
 
 fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, SaveOptions)> {
     let plan = given.plan(&words(args))?;
-    let opened = open_inputs(args.inputs().0)?;
+    let opened = open_inputs(args.inputs().0, &args.opening)?;
     let mut save = SaveOptions {
         to: args.to.clone(),
         skip_unsupported: args.skip_unsupported,
@@ -126,6 +126,10 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.shard_size = args.shard_size;
     save.options.keep_calls = args.keep_calls;
     save.options.nest.clone_from(&args.nest);
+    let set = args.metadata.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
+    save.options.output.metadata = args.drop_metadata.iter().map(|key| (key.clone(), None)).chain(set).collect();
+    save.options.output.ties = args.ties.into();
+    save.options.output.in_place = args.in_place;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
     Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
 }

@@ -8,7 +8,7 @@ use weightlift::{Catalog, DType, Data, Entry, Opened, Pattern};
 
 /// Lists a checkpoint.
 pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let opened = weightlift::open(&args.checkpoint)?;
+    let opened = args.opening.open(&args.checkpoint)?;
     super::warn(&opened);
     let chosen = choose(args, opened.catalog())?;
     if args.names_only {

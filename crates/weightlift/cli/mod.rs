@@ -8,6 +8,7 @@ mod cat;
 mod convert;
 mod ls;
 mod progress;
+mod reindex;
 mod show;
 mod steps;
 
@@ -43,7 +44,7 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
     match &cli.verb {
         Verb::Ls(args) => ls::run(args, out),
         Verb::Cat(args) => {
-            let opened = weightlift::open(&args.checkpoint)?;
+            let opened = args.opening.open(&args.checkpoint)?;
             warn(&opened);
             let notes = cat::run(args, &opened, out)?;
             notes.iter().for_each(|note| message(&format!("note: {note}")));
@@ -51,6 +52,7 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
         }
         Verb::Convert(args) => convert::run(args, &Given::in_order(sub), out),
         Verb::Plan(args) => convert::plan(&args.convert, &Given::in_order(sub), args.output.as_deref(), out),
+        Verb::Reindex(args) => reindex::run(args, out),
     }
 }
 

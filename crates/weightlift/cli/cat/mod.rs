@@ -57,6 +57,8 @@ pub(crate) struct CatArgs {
     /// At most so many digits behind the point; scalars and types NumPy has no own printing for are not cut
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) precision: u16,
+    #[command(flatten)]
+    pub(crate) opening: super::args::OpenArgs,
     /// Replace an existing FILE.npy
     #[arg(long, requires = "output")]
     pub(crate) force: bool,

@@ -43,7 +43,16 @@ fn cases() -> Vec<Case> {
 fn args(checkpoint: &Path, names: &[&str]) -> CatArgs {
     let name = names.iter().map(|name| (*name).to_owned()).collect();
     let checkpoint = checkpoint.to_path_buf();
-    CatArgs { checkpoint, name, output: None, json: false, all: false, precision: 8, force: false }
+    CatArgs {
+        checkpoint,
+        name,
+        output: None,
+        json: false,
+        all: false,
+        precision: 8,
+        force: false,
+        opening: super::super::args::OpenArgs::default(),
+    }
 }
 
 /// Prints an array whose elements are `values` over and over.
