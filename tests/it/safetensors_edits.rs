@@ -176,3 +176,34 @@ fn both_names_come_back_and_share_their_bytes() {
         assert_eq!(place(first), place(second), "{name}");
     }
 }
+
+/// Names and metadata in place: the data are not touched, everything else is refused with the way out.
+#[test]
+fn headers_are_edited_in_place_where_they_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = sample(dir.path());
+    let before = std::fs::read(&input).unwrap();
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    let (old, file) = (inode(&input), path(&input));
+    let longer = refused(&["convert", file, file, "--in-place", "--add-prefix", "much.longer."]);
+    assert!(longer.contains("but the old one left room for") && longer.contains("without --in-place"), "{longer}");
+    let dropped = refused(&["convert", file, file, "--in-place", "--exclude", "model.b"]);
+    assert!(dropped.contains("the tensors would have 2 bytes, where the file has 5"), "{dropped}");
+    let cast = refused(&["convert", file, file, "--in-place", "--dtype", "model.a=u8:i8"]);
+    assert!(cast.contains("tensor \"model.a\": its values change"), "{cast}");
+    let other = refused(&["convert", file, path(&dir.path().join("out.safetensors")), "--in-place"]);
+    assert!(other.contains("name it as the output too"), "{other}");
+    assert_eq!(std::fs::read(&input).unwrap(), before);
+    run(&["convert", file, file, "--in-place", "--strip-prefix", "model.", "--metadata", "license=none"]);
+    assert_eq!((names(&input), inode(&input)), (vec!["a".to_owned(), "b".to_owned()], old));
+    let after = std::fs::read(&input).unwrap();
+    assert_eq!((after.len(), &after[after.len() - 5..]), (before.len(), &[1, 2, 3, 4, 5][..]));
+    assert_eq!(names_in(dir.path()), ["in.safetensors"]);
+    std::fs::hard_link(&input, dir.path().join("second name")).unwrap();
+    let linked = refused(&["convert", file, file, "--in-place", "--rename", "a=c"]);
+    assert!(linked.contains("2 names (hard links)"), "{linked}");
+    let torch = dir.path().join("x.pt");
+    save(&input, &torch);
+    let foreign = refused(&["convert", path(&torch), path(&torch), "--in-place"]);
+    assert!(foreign.contains("--in-place is for safetensors files"), "{foreign}");
+}

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, Files, Format, Origin, Result, WriteOptions,
+    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, FileRange, Files, Format, Origin, Result,
+    WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
@@ -248,7 +249,8 @@ impl<'a> Run<'a> {
 
     /// Sends every tile through the workers.
     fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
-        let tasks = self.tasks();
+        let whole = vec![Task::Jobs(0..self.blueprint.jobs.len())];
+        let tasks = if self.options.output.in_place { whole } else { self.tasks() };
         self.parallel(
             tasks.len(),
             || self.buffers(),
@@ -303,6 +305,9 @@ impl<'a> Run<'a> {
         buffers: &mut Buffers<'a>,
     ) -> Result<()> {
         let job = &self.blueprint.jobs[index];
+        if self.options.output.in_place && self.stays(job, writer)? {
+            return Ok(());
+        }
         let mut tallies: Vec<_> = own_cast(job).into_iter().collect();
         for tile in tiles.start..tiles.end.min(job.tiles.count()) {
             self.tile(job, tile, writer, buffers, &mut tallies)
@@ -316,6 +321,21 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells the writer of a change in place where the bytes of a job lie, where they are to be as they are.
+    fn stays(&self, job: &Job, writer: &dyn CheckpointWriter) -> Result<bool> {
+        let (Way::Run { input, source, bytes, order: ByteOrder::Little }, None) = (&job.way, job.cast) else {
+            return Ok(false);
+        };
+        match self.inputs[*input as usize].checkpoint.catalog().source(*source) {
+            weightlift_core::Source::File { path, .. } => {
+                let name = &self.blueprint.manifest.tensors[job.output].name;
+                let range = FileRange { path: path.clone(), bytes: *bytes };
+                writer.copy_from(job.blob, 0, &range).map_err(|error| error.in_tensor(name))
+            }
+            weightlift_core::Source::Decoded { .. } => Ok(false),
+        }
     }
 
     fn tile(
