@@ -20,6 +20,10 @@ mod safetensors_edits;
 mod safetensors_files;
 #[path = "it/shards_sets.rs"]
 mod shards_sets;
+#[path = "it/tf_command.rs"]
+mod tf_command;
+#[path = "it/tf_peers.rs"]
+mod tf_peers;
 #[path = "it/torch_random.rs"]
 mod torch_random;
 #[path = "it/torch_write.rs"]

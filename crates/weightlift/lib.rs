@@ -38,8 +38,8 @@ pub use weightlift_convert::{
     Slice, Split, Step, Transpose, Value, planned_memory,
 };
 pub use weightlift_core::{
-    Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Files, Format, Key, KeyPath, Kind, OpenOptions, Result,
-    Shape, Ties, WriteOptions,
+    Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,
+    OpenOptions, Region, Result, Shape, Share, Source, Ties, WriteOptions,
 };
 
 pub use words::Words;

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weightlift_core::{Catalog, Checkpoint, Error, FileKind, Files, Format, OpenOptions, Recognised, Result, sniff};
+use weightlift_core::{
+    Catalog, Checkpoint, Error, FileKind, Files, Format, Names, OpenOptions, Recognised, Result, sniff,
+};
 use weightlift_io::FileSource;
 
 /// How many first bytes of a file the formats see.
@@ -134,7 +136,7 @@ pub fn open_in(files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Res
     };
     let (format, recognised) = found;
     let checkpoint = format.open(files.clone(), &recognised.path, options)?;
-    let warnings = lying_extension(path, format).into_iter().collect();
+    let warnings = lying_extension(path, format).into_iter().chain(one_name(format, options)).collect();
     let path = given.to_path_buf();
     Ok(Opened { files, checkpoint, format, path, warnings, word: String::new(), others: Vec::new() })
 }
@@ -212,6 +214,12 @@ fn finish_interrupted(files: &dyn Files, path: &Path) -> Result<bool> {
         }
     }
     Ok(finished > 0)
+}
+
+/// What to say where other names are asked for than there are.
+fn one_name(format: &dyn Format, options: &OpenOptions) -> Option<String> {
+    let asked = options.names != Names::Stored && format.id() != "tf";
+    asked.then(|| format!("a {} has one name for each tensor: other names are TensorFlow's", format.name()))
 }
 
 fn lying_extension(path: &Path, format: &dyn Format) -> Option<String> {

@@ -3,7 +3,7 @@
 use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
 use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
-use weightlift_core::{Error, FileId, Format, OpenOptions, Result, Ties};
+use weightlift_core::{Error, FileId, Format, OpenOptions, Result, Share, Ties};
 
 /// How a checkpoint is saved.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +21,8 @@ pub struct SaveOptions {
     pub weights_only: bool,
     /// Keeps the whole storage that tensors are views of, from PyTorch to PyTorch, instead of what they reach of it.
     pub keep_storages: bool,
+    /// Writes whole what comes in pieces that the format could keep.
+    pub join_partitions: bool,
 }
 
 /// The formats that are written as several files where that is asked for.
@@ -50,7 +52,7 @@ impl Opened {
         let inputs: Vec<Input<'_>> = std::iter::once(own).chain(others).collect();
         let mut resolved = plan.resolve(&inputs, &target)?;
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
-            resolved.not_carried = format.left_behind(extras, &save.options.for_writer(&target))?;
+            resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);
         }
         Ok((resolved, target))
     }
@@ -91,6 +93,7 @@ impl Opened {
             return Err(Error::request(message));
         }
         self.check_writer_options(output, own, format, save)?;
+        only_tensorflow(format, &save.options)?;
         let mut options = save.options.clone();
         options.replace |= own;
         let files = self.files.clone();
@@ -158,6 +161,26 @@ impl Opened {
     }
 }
 
+/// Refuses what only one format knows.
+fn only_tensorflow(format: &dyn Format, options: &Options) -> Result<()> {
+    let shares = !matches!(options.output.share, Share::Auto | Share::Never);
+    if shares && options.shard_size.is_some() {
+        let error = Error::request("--shard-size cuts the data anew, so that no data file can be shared");
+        return Err(error.help("leave out --share or --shard-size"));
+    }
+    let asked = [
+        ("--share", shares),
+        ("--state-file", options.output.state_file),
+        ("--object-graph", options.output.object_graph),
+    ];
+    match asked.iter().find(|(_, asked)| *asked && format.id() != "tf") {
+        Some((flag, _)) => {
+            Err(Error::request(format!("{flag} is for TensorFlow checkpoints; the output is a {}", format.name())))
+        }
+        None => Ok(()),
+    }
+}
+
 fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
     let mut capabilities = format
         .capabilities()
@@ -175,6 +198,7 @@ fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
         allow_expand: save.allow_expand,
         weights_only: save.weights_only,
         keep_storages: save.keep_storages,
+        join_partitions: save.join_partitions,
     })
 }
 

@@ -4,7 +4,6 @@ Every answer has "ok" or "error". Tensors are described as the fixtures' manifes
 prints it, shape, SHA-256 of the little-endian row-major bytes (strings: length as u64 little-endian, then the bytes,
 for each element).
 """
-import hashlib
 import json
 import os
 import sys
@@ -16,20 +15,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # frameworks that print do not disturb the answers
 
-
-def sha(data):
-    return hashlib.sha256(data).hexdigest()
-
-
-def describe_array(name, array, dtype):
-    import numpy as np
-
-    if array.dtype == object:
-        items = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1).tolist()]
-        digest = sha(b"".join(len(item).to_bytes(8, "little") + item for item in items))
-    else:
-        digest = sha(np.ascontiguousarray(array).tobytes())
-    return {"name": name, "dtype": dtype, "shape": list(array.shape), "sha256": digest}
+import tf_requests
+from described import describe_array, sha
 
 
 def tf_load(request):
@@ -175,7 +162,7 @@ def versions(_):
 REQUESTS = {
     function.__name__: function
     for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, torch_random, torch_same, safetensors_load, versions)
-}
+} | tf_requests.REQUESTS
 
 REQUESTS.update(hub.REQUESTS)
 

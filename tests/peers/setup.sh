@@ -15,7 +15,7 @@ rm -rf "$dir"
 pip() { "$dir/bin/pip" install -q --no-cache-dir "$@"; }
 pip tensorflow-cpu==2.21.0 safetensors==0.8.0 sympy
 # The wheel from the registry is built for CUDA; stub libraries let it be imported without two gigabytes of drivers.
-pip --no-deps torch==2.15.0
+pip --no-deps torch==2.15.0 tf_keras==2.21.0
 "$dir/bin/python" "$here/torch_stubs.py" > /dev/null
 "$dir/bin/python" -c 'import torch; print("torch", torch.__version__)'
 # accelerate asks for a torch with all its drivers, which is there without them.

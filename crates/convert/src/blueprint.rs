@@ -2,6 +2,7 @@
 
 use crate::inputs::{Inputs, Place};
 use crate::items::Identity;
+use crate::pieces;
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::storages::{Segment, Storage, Storages};
 use crate::target::Target;
@@ -9,10 +10,9 @@ use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
 use crate::value::Value;
 use std::collections::{HashMap, HashSet};
 use weightlift_core::{
-    BlobId, ByteOrder, ByteRange, Checksum, DType, Entry, Extent, Layout, Manifest, Origin, Output, Packing, Part,
-    Region, Result, Shape, SourceId,
+    BlobId, ByteOrder, ByteRange, Checksum, DType, Extent, FileRange, Layout, Manifest, Origin, Output, Packing, Part,
+    Region, Result, Shape, Source, SourceId,
 };
-use weightlift_io::run_of;
 use weightlift_kernels::cast::CastPair;
 use weightlift_kernels::checksum::{Algorithm, Digest};
 
@@ -42,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) read: u64,
     /// Bytes of an element as it is written.
     pub(crate) written: u64,
+    /// The extent of the value's entry whose elements it reads, where it reads those of one only.
+    pub(crate) extent: Option<usize>,
     /// The checksum that its bytes are verified against while they pass.
     pub(crate) check: Option<usize>,
 }
@@ -79,8 +81,18 @@ pub(crate) struct Blueprint {
 /// What one blob is made for.
 #[derive(Clone, Copy)]
 enum Lead {
-    Output(usize),
+    /// An output, or one piece of it.
+    Output(usize, Option<usize>),
     Storage(usize),
+}
+
+impl Lead {
+    fn piece(self) -> Option<usize> {
+        match self {
+            Lead::Output(_, piece) => piece,
+            Lead::Storage(_) => None,
+        }
+    }
 }
 
 impl Blueprint {
@@ -89,40 +101,45 @@ impl Blueprint {
         let storages = Storages::of(resolved, inputs, target)?;
         let leaders = leaders(resolved, inputs, target);
         let alone = |index: &usize| leaders[*index] == *index && storages.of_output[*index].is_none();
-        let mut leads: Vec<(usize, Lead)> =
-            (0..leaders.len()).filter(alone).map(|index| (index, Lead::Output(index))).collect();
+        let pieces = |index: usize| {
+            let pieces = pieces::of(&resolved.outputs[index].value, inputs, target);
+            pieces.into_iter().map(move |piece| (index, Lead::Output(index, piece)))
+        };
+        let mut leads: Vec<(usize, Lead)> = (0..leaders.len()).filter(alone).flat_map(pieces).collect();
         let shared = storages.storages.iter().enumerate().map(|(at, storage)| (storage.output, Lead::Storage(at)));
         leads.extend(shared);
         leads.sort_by_key(|(index, _)| *index);
         if inputs.edited().format == target.id {
             // Back into the same format: data keep the order that they have there.
-            leads.sort_by_key(|(index, _)| position(&resolved.outputs[*index].value, inputs));
+            leads.sort_by_key(|(index, lead)| position(&resolved.outputs[*index].value, lead.piece(), inputs));
         }
-        let (mut blobs, mut of_storage) = (HashMap::new(), vec![BlobId(0); storages.storages.len()]);
+        let (mut parts, mut of_storage) = (HashMap::new(), vec![BlobId(0); storages.storages.len()]);
         for (_, lead) in leads {
             match lead {
-                Lead::Output(index) => {
-                    blobs.insert(index, blueprint.add_job(index, &resolved.outputs[index], inputs)?);
+                Lead::Output(index, piece) => {
+                    let part = blueprint.add_job(index, piece, &resolved.outputs[index], inputs, target)?;
+                    parts.entry(index).or_insert_with(Vec::new).push((piece, part));
                 }
                 Lead::Storage(at) => {
                     of_storage[at] = blueprint.add_storage(&storages.storages[at], resolved, inputs)?;
                 }
             }
         }
+        parts.values_mut().for_each(|parts| parts.sort_by_key(|(piece, _)| *piece));
         for (index, output) in resolved.outputs.iter().enumerate() {
-            let (blob, layout) = match &storages.of_output[index] {
-                Some((storage, layout)) => (of_storage[*storage], layout.clone()),
-                None => {
-                    let blob = blobs.get(&leaders[index]).copied().unwrap_or(BlobId(0));
-                    (blob, Layout::contiguous(&output.shape))
+            let parts = match (&storages.of_output[index], parts.get(&leaders[index])) {
+                (Some((storage, layout)), _) => {
+                    let (blob, layout) = (of_storage[*storage], layout.clone());
+                    vec![Part { blob, layout, region: Region::whole(&output.shape) }]
                 }
+                (None, parts) => parts.into_iter().flatten().map(|(_, part)| part.clone()).collect(),
             };
-            blueprint.manifest.tensors.push(describe(output, blob, layout));
+            blueprint.manifest.tensors.push(describe(output, parts));
         }
         if let Some(extras) = inputs.edited().extras.as_ref().filter(|_| resolved.carries_extras) {
             blueprint.manifest.extras.push((0, extras.clone()));
         }
-        blueprint.jobs.sort_by_key(|job| position(&job.value, inputs));
+        blueprint.jobs.sort_by_key(|job| position(&job.value, job.extent, inputs));
         if verify {
             blueprint.plan_checks(inputs)?;
         }
@@ -161,9 +178,17 @@ impl Blueprint {
         (dropped > 0).then(note)
     }
 
-    fn add_job(&mut self, index: usize, output: &OutputSpec, inputs: Inputs<'_>) -> Result<BlobId> {
+    /// Adds the job that fills one blob: that of an output, or of one piece of it.
+    fn add_job(
+        &mut self,
+        index: usize,
+        piece: Option<usize>,
+        output: &OutputSpec,
+        inputs: Inputs<'_>,
+        target: &Target,
+    ) -> Result<Part> {
         let value = output.value.clone();
-        let (way, tiles, read) = way_of(&value, inputs)?;
+        let (way, tiles, read) = way_of(&value, piece, inputs)?;
         let cast = match output.change {
             Change::Cast(pair) => Some(pair),
             Change::Copy => None,
@@ -172,12 +197,24 @@ impl Blueprint {
             Some(_) => output.to.element_bytes(output.packing).unwrap_or(read),
             None => read,
         };
-        let checksum = value.entry().and_then(|origin| carried_checksum(inputs.entry(origin), &way, cast));
-        let blob = self.manifest.add_blob(output.bytes, checksum);
-        let (dtype, check) = (value.dtype(), None);
-        let (at, output) = (0, index);
-        self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, check });
-        Ok(blob)
+        let one = piece.or_else(|| matches!(way, Way::Run { .. }).then_some(0));
+        let extent = one.and_then(|one| pieces::extent(&value, one, inputs));
+        let region = match extent.filter(|_| piece.is_some()) {
+            Some(extent) => extent.region.clone(),
+            None => Region::whole(&output.shape),
+        };
+        let bytes = if piece.is_some() { tiles.elements() * written } else { output.bytes };
+        let checksum = extent.and_then(|extent| carried_checksum(extent, &way, cast));
+        let blob = self.manifest.add_blob(bytes, checksum);
+        if let (Some(origin), Some(_), Some(extent)) = (value.entry(), checksum, extent) {
+            let catalog = inputs.catalog(origin.input);
+            if let (Source::File { path, .. }, true) = (catalog.source(extent.source), catalog.format == target.id) {
+                self.manifest.verbatim.insert(blob, FileRange { path: path.clone(), bytes: extent.bytes });
+            }
+        }
+        let (at, dtype, output, extent, check) = (0, value.dtype(), index, one, None);
+        self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, extent, check });
+        Ok(Part { blob, layout: Layout::contiguous(&region.size), region })
     }
 
     /// A job for each segment of a storage.
@@ -197,13 +234,15 @@ impl Blueprint {
                     let flat = Shape::new([bytes.len() / element])?;
                     (Way::Run { input, source, bytes, order }, Tiles::of(&flat, RUN_TILE / element), element)
                 }
-                None => way_of(&value, inputs)?,
+                None => way_of(&value, None, inputs)?,
             };
-            if let ([_], Some(origin)) = (storage.segments.as_slice(), value.entry()) {
-                self.manifest.blobs[blob.0 as usize].checksum = carried_checksum(inputs.entry(origin), &way, cast);
+            let extent = matches!(way, Way::Run { .. }).then_some(0);
+            let one = extent.and_then(|one| pieces::extent(&value, one, inputs));
+            if let ([_], Some(one)) = (storage.segments.as_slice(), one) {
+                self.manifest.blobs[blob.0 as usize].checksum = carried_checksum(one, &way, cast);
             }
             let (at, dtype, check) = (at * written, value.dtype(), None);
-            self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, check });
+            self.jobs.push(Job { value, blob, at, output, dtype, cast, way, tiles, read, written, extent, check });
         }
         self.dropped = self.dropped.saturating_add(storage.dropped);
         Ok(blob)
@@ -214,7 +253,7 @@ impl Blueprint {
         let mut known = HashSet::new();
         for job in &mut self.jobs {
             let (Way::Run { source, bytes, .. }, Some(origin)) = (&job.way, job.value.entry()) else { continue };
-            let [extent] = inputs.entry(origin).extents()? else { continue };
+            let Some(extent) = job.extent.and_then(|one| pieces::extent(&job.value, one, inputs)) else { continue };
             let Some((algorithm, stored)) = extent.checksum.and_then(Algorithm::expected) else { continue };
             if *bytes == extent.bytes && bytes.len() > 0 && known.insert((origin.input, *source, *bytes)) {
                 job.check = Some(self.checks.len());
@@ -262,15 +301,17 @@ fn leaders(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<usiz
     leaders
 }
 
-/// Where the bytes of a value begin: those of the first tensor that it reads.
-fn position(value: &Value, inputs: Inputs<'_>) -> (u32, SourceId, u64) {
+/// Where the bytes of a value begin and how many there are, or of one extent of it: else those of the first tensor that
+/// it reads. A tensor without bytes comes before the one that begins at its place.
+fn position(value: &Value, extent: Option<usize>, inputs: Inputs<'_>) -> (u32, SourceId, u64, u64) {
     let origin = value.entry().or_else(|| value.entries().first().copied());
-    let first = origin.and_then(|origin| Some((origin.input, inputs.entry(origin).extents().ok()?.first()?)));
-    first.map_or((0, SourceId(0), 0), |(input, extent)| (input, extent.source, extent.bytes.start()))
+    let found = |origin: Origin| Some((origin.input, inputs.entry(origin).extents().ok()?.get(extent.unwrap_or(0))?));
+    let place = |(input, e): (u32, &Extent)| (input, e.source, e.bytes.start(), e.bytes.len());
+    origin.and_then(found).map_or((0, SourceId(0), 0, 0), place)
 }
 
-/// How a value is read, its tiles, and the bytes of one element of them.
-fn way_of(value: &Value, inputs: Inputs<'_>) -> Result<(Way, Tiles, u64)> {
+/// How a value is read, or one extent of it; the tiles, and the bytes of one element of them.
+fn way_of(value: &Value, piece: Option<usize>, inputs: Inputs<'_>) -> Result<(Way, Tiles, u64)> {
     let Some(origin) = value.entry() else {
         let read = value.element()?;
         let cut = if value.crosses() { Tiles::square } else { Tiles::of };
@@ -279,43 +320,37 @@ fn way_of(value: &Value, inputs: Inputs<'_>) -> Result<(Way, Tiles, u64)> {
     let entry = inputs.entry(origin);
     let extents = entry.extents()?;
     let packing = extents.first().map_or(Packing::Dense, |extent| extent.packing);
-    if let [extent] = extents {
+    let one = piece.or((extents.len() == 1).then_some(0)).and_then(|at| extents.get(at));
+    if let Some(extent) = one
+        && let Some(bytes) = pieces::run(entry, extent)
+    {
         let element = entry.dtype.element_bytes(extent.packing);
-        let run = match element {
-            Some(element) => run_of(extent, element, &Region::whole(&entry.shape)),
-            // Opaque bytes, and elements that are no whole bytes: the stored bytes as they are.
-            None => Some(extent.bytes),
-        };
-        if let Some(bytes) = run {
-            let (read, order) =
-                (element.unwrap_or(1), if element.is_some() { extent.order } else { ByteOrder::Little });
-            let flat = Shape::new([bytes.len() / read])?;
-            let way = Way::Run { input: origin.input, source: extent.source, bytes, order };
-            return Ok((way, Tiles::of(&flat, RUN_TILE / read), read));
-        }
+        let order = if element.is_some() { extent.order } else { ByteOrder::Little };
+        let read = element.unwrap_or(1);
+        let flat = Shape::new([bytes.len() / read])?;
+        let way = Way::Run { input: origin.input, source: extent.source, bytes, order };
+        return Ok((way, Tiles::of(&flat, RUN_TILE / read), read));
     }
     let read = entry.dtype.element_bytes(packing).unwrap_or(1);
     Ok((Way::Boxes, Tiles::of(&entry.shape, BOX_TILE / read), read))
 }
 
 /// The stored checksum that stays true for a blob: its bytes are those of the extent's whole range.
-fn carried_checksum(entry: &Entry, way: &Way, cast: Option<CastPair>) -> Option<Checksum> {
-    match (way, entry.extents().ok()?) {
-        (Way::Run { bytes, order: ByteOrder::Little, .. }, [extent]) if cast.is_none() && *bytes == extent.bytes => {
-            extent.checksum
-        }
+fn carried_checksum(extent: &Extent, way: &Way, cast: Option<CastPair>) -> Option<Checksum> {
+    match way {
+        Way::Run { bytes, order: ByteOrder::Little, .. } if cast.is_none() && *bytes == extent.bytes => extent.checksum,
         _ => None,
     }
 }
 
-fn describe(output: &OutputSpec, blob: BlobId, layout: Layout) -> Output {
+fn describe(output: &OutputSpec, parts: Vec<Part>) -> Output {
     Output {
         path: output.path.clone(),
         name: output.name.clone(),
         dtype: output.to,
         packing: output.packing,
         shape: output.shape.clone(),
-        parts: vec![Part { blob, layout, region: Region::whole(&output.shape) }],
+        parts,
         origin: output.origin,
     }
 }

@@ -18,11 +18,13 @@ pub(crate) struct Item {
     /// The name before any rename, by which tensors of several inputs are paired.
     pub(crate) base: String,
     pub(crate) mark: Option<DType>,
+    /// Whether it is the format's own: it follows the others, and only its whole name selects it.
+    pub(crate) of_format: bool,
 }
 
 impl Item {
     pub(crate) fn rename(&mut self, name: String) {
-        if name != self.name {
+        if name != self.name && !self.of_format {
             self.path = renamed(&self.path, &name);
             self.name = name;
         }
@@ -58,7 +60,8 @@ impl<'a> Items<'a> {
         let item = |input: &Input<'_>, origin: Origin, entry: &Entry| {
             let text = if origin.input == 0 { entry.name.clone() } else { format!("{}::{}", input.word, entry.name) };
             let (path, name, base) = (entry.path.clone(), entry.name.clone(), entry.name.clone());
-            Item { value: Value::of_entry(origin, entry, text), origin: Some(origin), path, name, base, mark: None }
+            let value = Value::of_entry(origin, entry, text);
+            Item { value, origin: Some(origin), path, name, base, mark: None, of_format: entry.of_format }
         };
         let list = |(at, input): (usize, &Input<'_>)| -> Vec<Item> {
             let entries = input.catalog.iter();
@@ -117,7 +120,8 @@ impl<'a> Items<'a> {
         match step {
             Step::Include(patterns) => {
                 let chosen = self.select(patterns, "--include")?;
-                self.keep(|at| chosen[at]);
+                let of_format: Vec<bool> = self.edited().iter().map(|item| item.of_format).collect();
+                self.keep(|at| chosen[at] || of_format[at]);
                 Ok(self.edited().len())
             }
             Step::Exclude(patterns) => {
@@ -153,7 +157,9 @@ impl<'a> Items<'a> {
     pub(crate) fn select(&self, patterns: &[Pattern], doing: &str) -> Result<Vec<bool>> {
         let mut chosen = vec![false; self.edited().len()];
         for pattern in patterns {
-            let found = pattern.select(self.names());
+            let mut found = pattern.select(self.names());
+            found
+                .retain(|&at| self.edited().get(at).is_some_and(|item| !item.of_format || item.name == pattern.text()));
             if found.is_empty() && !self.allow_unmatched {
                 return Err(pattern.unmatched(doing, self.names()));
             }

@@ -13,6 +13,7 @@ mod inputs;
 mod items;
 mod key;
 mod pattern;
+mod pieces;
 mod plan;
 mod rename;
 mod report;

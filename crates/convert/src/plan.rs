@@ -125,7 +125,7 @@ impl Plan {
             matches.push((step.to_string(), count));
         }
         let items = items.finish()?;
-        if items.is_empty() && !catalog.entries.is_empty() {
+        if items.iter().all(|item| item.of_format) && !catalog.entries.is_empty() {
             return Err(Error::request("the steps leave no tensor to write"));
         }
         let key_given = self.steps.iter().any(|step| matches!(step, Step::Key(_)));
@@ -146,6 +146,7 @@ impl Plan {
         if !resolved.carries_extras {
             resolved.not_carried.clone_from(&catalog.beside);
         }
+        resolved.not_carried.extend(catalog.left_behind.iter().cloned());
         resolved.matches = matches;
         if !key_given {
             let paths: Vec<_> = catalog.entries.iter().map(|entry| &entry.path).collect();
@@ -211,6 +212,8 @@ pub struct Resolved {
     pub carries_extras: bool,
     /// Where it does not, what that is, a line each.
     pub not_carried: Vec<String>,
+    /// What is written as it was asked for and hardly meant so, a line each.
+    pub notes: Vec<String>,
     /// Each step with the number of tensors it concerned.
     pub matches: Vec<(String, usize)>,
     /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.

@@ -3,7 +3,7 @@
 use crate::plan::LeftOut;
 use std::path::PathBuf;
 use std::time::Duration;
-use weightlift_core::DType;
+use weightlift_core::{Carried, DType};
 use weightlift_kernels::cast::Tally;
 
 /// One tensor that was cast.
@@ -40,6 +40,8 @@ pub struct Report {
     pub not_carried: Vec<String>,
     /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.
     pub suggested_key: Option<(String, usize)>,
+    /// What came into the output without being read.
+    pub carried: Option<Carried>,
     /// What else a user should know.
     pub notes: Vec<String>,
 }

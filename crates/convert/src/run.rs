@@ -6,13 +6,14 @@ use crate::plan::Resolved;
 use crate::report::{CastReport, Report};
 use crate::target::Target;
 use crate::value::{Reader, Source};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, Error, FileRange, Files, Format, Origin, Result,
-    WriteOptions,
+    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Origin, Result,
+    Share, WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
@@ -127,18 +128,23 @@ pub fn convert(
     let catalogs = Inputs(&catalogs);
     let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options.verify)?;
     let folder = folder_of(conversion.output);
-    if !options.output.in_place {
+    let share = share(options.output.share, &resolved, catalogs);
+    let to_write = share == Share::Never || share == Share::Copy || blueprint.manifest.verbatim.is_empty();
+    if to_write && !options.output.in_place {
         room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
     }
     let sources: Vec<Source<'_>> = (conversion.inputs.iter())
         .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
         .collect();
-    let bytes_read = blueprint.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes()));
-    progress.begin(bytes_read);
-    let run = Run::new(&blueprint, &sources, options, progress);
-    let write_options = options.for_writer(conversion.target);
+    let mut write_options = options.for_writer(conversion.target);
+    write_options.share = share;
     let manifest = blueprint.manifest.clone();
     let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
+    let there = placed(&blueprint, writer.as_ref(), share, options.verify)?;
+    let to_read = blueprint.jobs.iter().zip(&there).filter(|(_, there)| !**there);
+    let bytes_read = to_read.fold(0, |sum: u64, (job, _)| sum.saturating_add(job.bytes()));
+    progress.begin(bytes_read);
+    let run = Run::new(&blueprint, &there, &sources, options, progress);
     run.verify_apart()?;
     run.tiles(writer.as_ref())?;
     run.checks_passed()?;
@@ -146,7 +152,11 @@ pub fn convert(
     let mut written = writer.finish()?;
     let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalogs).into_iter().collect();
     notes.extend(blueprint.dropped_note());
+    notes.extend(resolved.notes.iter().cloned());
     notes.append(&mut written.notes);
+    if written.carried.is_none() && !matches!(options.output.share, Share::Auto | Share::Never) {
+        notes.push("--share: the data change, so that they were written anew".to_owned());
+    }
     Ok(Report {
         tensors: resolved.outputs.len(),
         bytes_read,
@@ -157,8 +167,37 @@ pub fn convert(
         left_out: resolved.left_out,
         not_carried: resolved.not_carried,
         suggested_key: resolved.suggested_key,
+        carried: written.carried,
         notes,
     })
+}
+
+/// How files come over: of its own accord the pipeline takes none that has tensors which are to be left out.
+fn share(asked: Share, resolved: &Resolved, inputs: Inputs<'_>) -> Share {
+    if asked != Share::Auto {
+        return asked;
+    }
+    let mut used: HashMap<u32, HashSet<EntryId>> = HashMap::new();
+    for origin in resolved.outputs.iter().flat_map(|output| output.value.entries()) {
+        used.entry(origin.input).or_default().insert(origin.entry);
+    }
+    let whole = |(input, entries): (&u32, &HashSet<EntryId>)| inputs.catalog(*input).entries.len() == entries.len();
+    if used.iter().all(whole) { asked } else { Share::Never }
+}
+
+/// Which jobs have nothing left to do: the writer has the bytes, or the system copies them unread.
+fn placed(blueprint: &Blueprint, writer: &dyn CheckpointWriter, share: Share, verify: bool) -> Result<Vec<bool>> {
+    let copies = matches!(share, Share::Copy | Share::Reflink) || !verify;
+    let placed = |job: &Job| {
+        if writer.holds(job.blob) {
+            return Ok(true);
+        }
+        match blueprint.manifest.verbatim.get(&job.blob).filter(|range| copies && range.bytes.len() > 0) {
+            Some(range) => writer.copy_from(job.blob, 0, range),
+            None => Ok(false),
+        }
+    };
+    blueprint.jobs.iter().map(placed).collect()
 }
 
 fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
@@ -195,6 +234,10 @@ const TASK: u64 = 1 << 20;
 
 struct Run<'a> {
     blueprint: &'a Blueprint,
+    /// Which jobs have nothing left to do.
+    there: &'a [bool],
+    /// The tensors that nobody reads.
+    unread: HashSet<Origin>,
     inputs: &'a [Source<'a>],
     options: &'a Options,
     progress: &'a dyn Progress,
@@ -207,12 +250,18 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(
         blueprint: &'a Blueprint,
+        there: &'a [bool],
         inputs: &'a [Source<'a>],
         options: &'a Options,
         progress: &'a dyn Progress,
     ) -> Run<'a> {
+        let of_jobs = |wanted: bool| -> HashSet<Origin> {
+            let jobs = blueprint.jobs.iter().zip(there).filter(|(_, there)| **there == wanted);
+            jobs.flat_map(|(job, _)| job.value.entries()).collect()
+        };
+        let unread = of_jobs(true).difference(&of_jobs(false)).copied().collect();
         let tallies = blueprint.jobs.iter().map(|job| Mutex::new(own_cast(job).into_iter().collect())).collect();
-        Run { blueprint, inputs, options, progress, tallies, lost: AtomicBool::new(false) }
+        Run { blueprint, there, unread, inputs, options, progress, tallies, lost: AtomicBool::new(false) }
     }
 
     fn input(&self, origin: Origin) -> &'a Source<'a> {
@@ -225,8 +274,10 @@ impl<'a> Run<'a> {
 
     /// Verifies what no job reads exactly once, before the first tile is written.
     fn verify_apart(&self) -> Result<()> {
-        let apart: Vec<&Check> = self.blueprint.checks.iter().filter(|check| check.digest.is_none()).collect();
-        let of_format = &self.blueprint.of_format;
+        let read = |origin: &Origin| !self.unread.contains(origin);
+        let apart = self.blueprint.checks.iter().filter(|check| check.digest.is_none() && read(&check.origin));
+        let apart: Vec<&Check> = apart.collect();
+        let of_format: Vec<Origin> = self.blueprint.of_format.iter().copied().filter(read).collect();
         self.parallel(
             apart.len() + of_format.len(),
             || (),
@@ -265,13 +316,14 @@ impl<'a> Run<'a> {
         let mut tasks = Vec::new();
         let (mut first, mut bytes) = (0, 0);
         for (index, job) in self.blueprint.jobs.iter().enumerate() {
-            let small = job.bytes() <= TASK;
-            if !small || bytes + job.bytes() > TASK {
+            let small = job.bytes() <= TASK || self.there[index];
+            let job_bytes = if self.there[index] { 0 } else { job.bytes() };
+            if !small || bytes + job_bytes > TASK {
                 tasks.push(Task::Jobs(first..index));
                 (first, bytes) = (index, 0);
             }
             if small {
-                bytes += job.bytes();
+                bytes += job_bytes;
                 continue;
             }
             let count = job.tiles.count();
@@ -305,7 +357,7 @@ impl<'a> Run<'a> {
         buffers: &mut Buffers<'a>,
     ) -> Result<()> {
         let job = &self.blueprint.jobs[index];
-        if self.options.output.in_place && self.stays(job, writer)? {
+        if self.there[index] || (self.options.output.in_place && self.stays(job, writer)?) {
             return Ok(());
         }
         let mut tallies: Vec<_> = own_cast(job).into_iter().collect();
@@ -397,7 +449,13 @@ impl<'a> Run<'a> {
 
     /// Compares the checksums of what passed with what was stored.
     fn checks_passed(&self) -> Result<()> {
-        let fused = || self.blueprint.checks.iter().filter_map(|check| Some((check, check.digest.as_ref()?)));
+        let mut unread = vec![false; self.blueprint.checks.len()];
+        for (job, there) in self.blueprint.jobs.iter().zip(self.there) {
+            job.check.into_iter().for_each(|check| unread[check] = *there);
+        }
+        let read = |(at, check): (usize, &'a Check)| (!unread[at]).then_some(check);
+        let checks = || self.blueprint.checks.iter().enumerate().filter_map(read);
+        let fused = || checks().filter_map(|check| Some((check, check.digest.as_ref()?)));
         let computed = |check: &Check, digest: &Digest| digest.finish(check.range.len());
         let differs = |check: &Check, digest: &Digest, stored: u32| computed(check, digest) != Some(stored);
         let count = fused().filter(|(check, (digest, stored))| differs(check, digest, *stored)).count();
@@ -432,7 +490,15 @@ impl<'a> Run<'a> {
                 casts.push((job.output, CastReport { name, from, to, tally: *tally }));
             }
         }
-        casts.sort_by_key(|(output, _)| *output);
+        casts.sort_by_key(|(output, cast)| (*output, cast.from, cast.to));
+        // A tensor in pieces has a job for each.
+        casts.dedup_by(|(output, cast), (kept, into)| {
+            let same = *output == *kept && (cast.from, cast.to) == (into.from, into.to);
+            if same {
+                into.tally.merge(&cast.tally);
+            }
+            same
+        });
         let casts: Vec<_> = casts.into_iter().map(|(_, cast)| cast).collect();
         let lost = self.lost.load(Ordering::Relaxed);
         if lost { Err(overflowed(&casts, self.options.on_overflow)) } else { Ok(casts) }

@@ -2,6 +2,7 @@
 
 use crate::inputs::Inputs;
 use crate::items::Item;
+use crate::pieces;
 use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
 use std::collections::HashMap;
 use weightlift_core::{Capabilities, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
@@ -27,6 +28,8 @@ pub struct Target {
     pub weights_only: bool,
     /// Keeps the whole storage that tensors are views of, where the format knows views, instead of what they reach.
     pub keep_storages: bool,
+    /// Writes whole what comes in pieces that the target could keep.
+    pub join_partitions: bool,
 }
 
 /// What becomes of one tensor.
@@ -55,11 +58,33 @@ pub(crate) fn fit(items: Vec<Item>, inputs: Inputs<'_>, target: &Target) -> Resu
         }
     }
     part_equal_names(&mut resolved, &mut refused, inputs, target)?;
+    resolved.notes = notes(&resolved, inputs, target);
     if !refused.is_empty() && !target.skip_unsupported {
         return Err(list(&refused, target));
     }
     resolved.left_out.append(&mut refused);
     Ok(resolved)
+}
+
+/// What is written as it was asked for and hardly meant so.
+fn notes(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<String> {
+    let some = |names: Vec<&str>| {
+        let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+        names.first().map(|first| format!("{first:?}{more}"))
+    };
+    let hinted = |output: &&OutputSpec| (target.capabilities.name_hint)(&output.name).is_some();
+    let names: Vec<&str> = resolved.outputs.iter().filter(hinted).map(|output| output.name.as_str()).collect();
+    let hint = names.first().and_then(|first| (target.capabilities.name_hint)(first));
+    let names = some(names).zip(hint).map(|(names, hint)| format!("{names}: names {hint}"));
+    let fixed = |output: &&OutputSpec| {
+        pieces::stay(&output.value, inputs, target)
+            && target.capabilities.joins_pieces.is_some_and(|joins| !joins(output.to))
+    };
+    let pieces: Vec<&str> = resolved.outputs.iter().filter(fixed).map(|output| output.name.as_str()).collect();
+    let pieces = some(pieces).map(|names| {
+        format!("{names}: slices of this dtype restore only into the same cut; --join-partitions writes them whole")
+    });
+    names.into_iter().chain(pieces).collect()
 }
 
 fn fate(item: &Item, inputs: Inputs<'_>, target: &Target) -> Fate {
@@ -70,11 +95,15 @@ fn fate(item: &Item, inputs: Inputs<'_>, target: &Target) -> Fate {
             Data::Extents(_) => {}
         }
     }
+    if item.of_format && target.weights_only {
+        return Fate::LeftOut("it is no tensor of the model".to_owned());
+    }
     let dtype = item.value.dtype();
     if let Some(origin) = item.value.entry().filter(|_| dtype.is_opaque()) {
         let (entry, catalog) = (inputs.entry(origin), inputs.catalog(origin.input));
-        if entry.extents().is_ok_and(|extents| extents.len() != 1) {
-            return Fate::Refused(format!("{dtype} tensors cut into slices are not carried"));
+        let whole = entry.extents().is_ok_and(|extents| extents.len() == 1);
+        if !whole && !pieces::stay(&item.value, inputs, target) {
+            return Fate::Refused(format!("{dtype} tensors cut into slices are carried only as they are cut"));
         }
         return match (target.capabilities.holds)(dtype).filter(|_| catalog.format == target.id) {
             Some(packing) => written_or_refused(item, inputs, dtype, Change::Copy, packing, target),

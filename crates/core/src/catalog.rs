@@ -81,6 +81,8 @@ pub struct Catalog {
     pub shared: Vec<(SourceId, ByteRange)>,
     /// What was found beside tensors, a line each, for a listing and for the report of what was left out.
     pub beside: Vec<String>,
+    /// What was found beside tensors and goes into no output, not even one of the same format.
+    pub left_behind: Vec<String>,
     /// What a user should know about this file: a stale state file, an extension that lies.
     pub warnings: Vec<String>,
 }
@@ -97,6 +99,7 @@ impl Catalog {
             extras: None,
             shared: Vec::new(),
             beside: Vec::new(),
+            left_behind: Vec::new(),
             warnings: Vec::new(),
         }
     }

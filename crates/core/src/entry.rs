@@ -186,6 +186,9 @@ pub struct Entry {
     pub bytes: u64,
     /// Remarks for a listing, such as `view`, `scale=0.5`, `requires_grad`.
     pub remarks: Vec<String>,
+    /// Whether it is the format's own, about the other tensors: it follows them, and steps pass it by unless they give
+    /// its whole name.
+    pub of_format: bool,
 }
 
 impl Entry {
@@ -201,14 +204,23 @@ impl Entry {
         let Some(bytes) = bytes else {
             return Err(Error::malformed(format!("{dtype} of shape {shape} has more than 2^63 bytes")).in_tensor(name));
         };
-        Ok(Entry { path, name, dtype, shape, data: Data::Extents(extents), bytes, remarks: Vec::new() })
+        Ok(Entry {
+            path,
+            name,
+            dtype,
+            shape,
+            data: Data::Extents(extents),
+            bytes,
+            remarks: Vec::new(),
+            of_format: false,
+        })
     }
 
     /// An entry without readable values.
     pub fn absent(path: KeyPath, dtype: DType, shape: Shape, why: impl Into<String>) -> Entry {
         let bytes = dtype.bytes(shape.elements(), Packing::Dense).unwrap_or(0);
         let name = path.joined();
-        Entry { path, name, dtype, shape, data: Data::Absent(why.into()), bytes, remarks: Vec::new() }
+        Entry { path, name, dtype, shape, data: Data::Absent(why.into()), bytes, remarks: Vec::new(), of_format: false }
     }
 
     /// An entry whose values are damaged.

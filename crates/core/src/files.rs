@@ -86,6 +86,16 @@ pub trait WriteAt: Send + Sync + Debug {
     /// As the operating system says.
     fn copy_from(&self, offset: u64, source: &dyn ReadAt, from: u64, len: u64) -> io::Result<u64>;
 
+    /// Makes the file a clone of another that shares its bytes until either changes; `false` where the file system
+    /// cannot.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn reflink(&self, source: &dyn ReadAt) -> io::Result<bool> {
+        let _ = source;
+        Ok(false)
+    }
+
     /// Waits until the bytes are on the disk.
     ///
     /// # Errors
@@ -185,6 +195,15 @@ pub trait Files: Send + Sync + Debug {
     /// # Errors
     /// As the operating system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name, which must be free.
+    ///
+    /// # Errors
+    /// `Unsupported` or `CrossesDevices` where the file system cannot; otherwise as the operating system says.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Gives a new file the permissions of the one that it will replace.
     ///

@@ -19,6 +19,47 @@ pub struct OpenOptions {
     pub lenient: bool,
     /// Refuses what is otherwise a warning: an index that does not fit its files in every point.
     pub strict: bool,
+    /// Which names tensors bear, for formats that know several for each.
+    pub names: Names,
+}
+
+/// Which of its names a tensor bears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// The one under which the file stores it.
+    #[default]
+    Stored,
+    /// The way to it through the objects of the program that saved it.
+    Object,
+    /// The one it had in that program; the way to it where it had none of its own.
+    Full,
+}
+
+/// How bytes that do not change come into an output whose format can take over whole files of its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Share {
+    /// By reflink where the file system has them; otherwise they are read, verified and written.
+    #[default]
+    Auto,
+    /// They are read, verified and written.
+    Never,
+    /// By reflink, or else copied by the operating system.
+    Reflink,
+    /// By hard link: input and output are the same files.
+    HardLink,
+    /// Copied by the operating system.
+    Copy,
+}
+
+/// Bytes that came into an output without being read, so that nobody verified them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// How, in words: `reflink`, `hard link`, `system copy`, `in place`.
+    pub how: &'static str,
+    /// How many, those included that no tensor of the output uses.
+    pub bytes: u64,
+    /// How many of them no tensor of the output uses.
+    pub unused: u64,
 }
 
 /// How a checkpoint is written.
@@ -48,6 +89,12 @@ pub struct WriteOptions {
     pub weights_only: bool,
     /// Puts everything under this key of an outermost dict, for formats that nest.
     pub nest: Option<String>,
+    /// How bytes that do not change come into the output.
+    pub share: Share,
+    /// Names the output in the file beside it that tells programs which checkpoint is the latest one.
+    pub state_file: bool,
+    /// Describes the tensors by the objects that hold them, where the source does not.
+    pub object_graph: bool,
 }
 
 /// What becomes of the second names of a tensor.
@@ -101,6 +148,16 @@ pub struct Capabilities {
     /// Whether the writer itself takes out of the extras what [`WriteOptions::weights_only`] refuses; otherwise they are
     /// left out as a whole then.
     pub prunes_extras: bool,
+    /// For formats that store a tensor in pieces: whether its own framework puts pieces of this dtype together in
+    /// another way than they were cut. A tensor that comes in pieces from the same format keeps them.
+    pub joins_pieces: Option<fn(DType) -> bool>,
+    /// Something about a name that the target holds, yet its users hardly want; completes `… names …`.
+    pub name_hint: fn(&str) -> Option<&'static str>,
+}
+
+impl Capabilities {
+    /// No hint for any name.
+    pub const NO_HINT: fn(&str) -> Option<&'static str> = |_| None;
 }
 
 /// One family of checkpoint files.
@@ -185,6 +242,8 @@ pub struct Written {
     pub files: Vec<(PathBuf, u64)>,
     /// What a user should know: a state file left alone, objects that could not be carried.
     pub notes: Vec<String>,
+    /// What came over without being read.
+    pub carried: Option<Carried>,
 }
 
 /// An output under way. Dropped without [`CheckpointWriter::finish`], it leaves nothing behind.
@@ -194,6 +253,12 @@ pub trait CheckpointWriter: Send + Sync {
     /// # Errors
     /// `Io`; `Request` for bytes beyond the blob's end.
     fn write_at(&self, blob: BlobId, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Whether the bytes of a blob are there already, so that they need not be sent.
+    fn holds(&self, blob: BlobId) -> bool {
+        let _ = blob;
+        false
+    }
 
     /// Lets the operating system copy a range; `false` means: send the bytes instead.
     ///

@@ -94,6 +94,16 @@ impl Region {
         self.size == *shape && self.start.iter().all(|&s| s == 0)
     }
 
+    /// The box as an index expression into a tensor of `shape`: `[0:3, 2:4]`, with `:` for a whole dimension.
+    pub fn index_in(&self, shape: &Shape) -> String {
+        let axis = |((&start, &size), &dim): ((&u64, &u64), &u64)| match (start, size) {
+            (0, size) if size == dim => ":".to_owned(),
+            _ => format!("{start}:{}", start.saturating_add(size)),
+        };
+        let axes = self.start.iter().zip(self.size.dims()).zip(shape.dims()).map(axis);
+        format!("[{}]", axes.collect::<Vec<_>>().join(", "))
+    }
+
     /// Whether this box lies within `shape`.
     pub fn lies_within(&self, shape: &Shape) -> bool {
         self.start.len() == shape.rank()

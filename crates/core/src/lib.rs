@@ -27,7 +27,8 @@ pub use entry::{Checksum, Data, Entry, EntryId, Extent, Key, KeyPath};
 pub use error::{Error, Kind, Place, Result};
 pub use files::{FileId, FileKind, Files, ReadAt, Stat, WriteAt};
 pub use format::{
-    Capabilities, Checkpoint, CheckpointWriter, Format, Nameless, OpenOptions, Recognised, Ties, WriteOptions, Written,
+    Capabilities, Carried, Checkpoint, CheckpointWriter, Format, Nameless, Names, OpenOptions, Recognised, Share, Ties,
+    WriteOptions, Written,
 };
 pub use layout::{ByteOrder, Layout, Packing, Region};
 pub use limits::Limits;

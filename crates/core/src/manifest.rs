@@ -1,6 +1,7 @@
 //! What will be written: every length known before the first byte.
 
-use crate::{Checksum, DType, EntryId, Extras, KeyPath, Layout, Packing, Region, Shape};
+use crate::{Checksum, DType, EntryId, Extras, FileRange, KeyPath, Layout, Packing, Region, Shape};
+use std::collections::BTreeMap;
 
 /// The position of a blob in its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +79,8 @@ pub struct Manifest {
     pub tensors: Vec<Output>,
     /// What each input had beside tensors, by input position.
     pub extras: Vec<(u32, Extras)>,
+    /// The blobs that are verbatim copies, and of what.
+    pub verbatim: BTreeMap<BlobId, FileRange>,
 }
 
 impl Manifest {

@@ -31,7 +31,10 @@ pub struct Commit {
 struct Staged {
     temporary: PathBuf,
     target: PathBuf,
-    sink: Arc<FileSink>,
+    /// As it was asked for.
+    path: PathBuf,
+    /// None where the file is another one's second name.
+    sink: Option<Arc<FileSink>>,
 }
 
 impl Commit {
@@ -45,11 +48,72 @@ impl Commit {
     /// # Errors
     /// `Request` where the file exists and may not be replaced, or is a folder; `Io`.
     pub fn create(&mut self, path: &Path) -> Result<Arc<FileSink>> {
-        let target = self.target_of(path)?;
-        let (dir, name) = split(&target)?;
+        let target = self.target_of(path, self.replace)?;
+        self.create_for(path, target)
+    }
+
+    /// The same for a file that may always be replaced, since what it said is kept.
+    ///
+    /// # Errors
+    /// `Request` where the path is a folder; `Io`.
+    pub fn update(&mut self, path: &Path) -> Result<Arc<FileSink>> {
+        let target = self.target_of(path, true)?;
+        self.create_for(path, target)
+    }
+
+    /// Makes a file of the set a clone of another that shares its bytes; `false`, and nothing is begun, where the file
+    /// system cannot.
+    ///
+    /// # Errors
+    /// As [`Commit::create`].
+    pub fn reflink(&mut self, source: &Path, path: &Path) -> Result<bool> {
+        let cloned = self.create(path)?.reflink(source);
+        if !matches!(cloned, Ok(true)) {
+            self.forget_last();
+        }
+        cloned
+    }
+
+    /// Makes a file of the set a second name of another; `false`, and nothing is begun, where the file system cannot.
+    ///
+    /// # Errors
+    /// As [`Commit::create`].
+    pub fn hard_link(&mut self, source: &Path, path: &Path) -> Result<bool> {
+        let target = self.target_of(path, self.replace)?;
+        let temporary = self.temporary_of(&target)?;
+        // A link leads to what it names, not to itself.
+        let source = self.files.resolve(source).map_err(|error| Error::io("cannot resolve", source, error))?;
+        match self.files.hard_link(&source, &temporary) {
+            Ok(()) => {
+                self.staged.push(Staged { temporary, target, path: path.to_path_buf(), sink: None });
+                Ok(true)
+            }
+            Err(error) if is_refusal(&error) => Ok(false),
+            Err(error) => Err(Error::io("cannot link", path, error)),
+        }
+    }
+
+    /// Takes back what was begun last, several files at once.
+    pub fn take_back(&mut self, count: usize) {
+        (0..count).for_each(|_| self.forget_last());
+    }
+
+    fn forget_last(&mut self) {
+        if let Some(staged) = self.staged.pop() {
+            let _ = self.files.remove(&staged.temporary);
+        }
+    }
+
+    /// A free name beside a file, once what earlier runs left there is gone.
+    fn temporary_of(&self, target: &Path) -> Result<PathBuf> {
+        let (dir, name) = split(target)?;
         recover_before_writing(self.files.as_ref(), &dir)?;
         remove_abandoned(self.files.as_ref(), &dir, &name);
-        let temporary = dir.join(temporary_name(&name));
+        Ok(dir.join(temporary_name(&name)))
+    }
+
+    fn create_for(&mut self, path: &Path, target: PathBuf) -> Result<Arc<FileSink>> {
+        let temporary = self.temporary_of(&target)?;
         let file = self.files.create(&temporary).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::io("cannot write: its folder does not exist", path, error),
             _ => Error::io("cannot write", path, error),
@@ -59,7 +123,7 @@ impl Commit {
             let _ = self.files.copy_permissions(&target, &temporary);
         }
         let sink = Arc::new(FileSink::new(self.files.clone(), file, path.to_path_buf()));
-        self.staged.push(Staged { temporary, target, sink: sink.clone() });
+        self.staged.push(Staged { temporary, target, path: path.to_path_buf(), sink: Some(sink.clone()) });
         Ok(sink)
     }
 
@@ -73,10 +137,10 @@ impl Commit {
     /// # Errors
     /// `Io`; then either nothing was replaced, or [`crate::recover`] finishes.
     pub fn commit(mut self, index: Option<&Path>) -> Result<Vec<(PathBuf, u64)>> {
-        for staged in &self.staged {
-            staged.sink.sync()?;
+        for sink in self.staged.iter().filter_map(|staged| staged.sink.as_ref()) {
+            sink.sync()?;
         }
-        if let Some(at) = self.staged.iter().position(|staged| Some(staged.sink.path()) == index) {
+        if let Some(at) = self.staged.iter().position(|staged| Some(staged.path.as_path()) == index) {
             let index = self.staged.remove(at);
             self.staged.push(index);
         }
@@ -89,7 +153,7 @@ impl Commit {
             _ => self.commit_set()?,
         }
         let written = self.staged.iter().rev().map(|staged| {
-            let path = staged.sink.path().to_path_buf();
+            let path = staged.path.clone();
             let stat = self.files.stat(&path).map_err(|error| Error::io("cannot stat", &path, error))?;
             Ok((path, stat.len))
         });
@@ -101,7 +165,7 @@ impl Commit {
     fn commit_set(&mut self) -> Result<()> {
         for staged in &self.staged {
             // A set is begun only with all its files at hand: a missing one must not pass for one that has its name.
-            let path = staged.sink.path();
+            let path = &staged.path;
             self.files.stat(&staged.temporary).map_err(|error| Error::io("lost its temporary file", path, error))?;
         }
         let renames = self.staged.iter().map(|staged| (staged.temporary.clone(), staged.target.clone())).collect();
@@ -115,14 +179,14 @@ impl Commit {
         Ok(())
     }
 
-    fn target_of(&self, path: &Path) -> Result<PathBuf> {
+    fn target_of(&self, path: &Path, replace: bool) -> Result<PathBuf> {
         match self.files.stat(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.in_real_folder(path),
             Err(error) => Err(Error::io("cannot write", path, error)),
             Ok(stat) if stat.kind != FileKind::File => {
                 Err(Error::request("is not a regular file: it is not replaced").in_file(path))
             }
-            Ok(_) if !self.replace => Err(Error::request("exists already").in_file(path).help("--force replaces it")),
+            Ok(_) if !replace => Err(Error::request("exists already").in_file(path).help("--force replaces it")),
             Ok(_) => self.files.resolve(path).map_err(|error| Error::io("cannot resolve", path, error)),
         }
     }
@@ -156,6 +220,13 @@ impl Drop for Commit {
             let _ = self.files.remove(&staged.temporary);
         }
     }
+}
+
+/// Whether an error says that the file system does not make such links, or not between these folders.
+fn is_refusal(error: &std::io::Error) -> bool {
+    let kinds =
+        [ErrorKind::Unsupported, ErrorKind::CrossesDevices, ErrorKind::TooManyLinks, ErrorKind::PermissionDenied];
+    kinds.contains(&error.kind())
 }
 
 /// The folder and the name of a file.

@@ -103,6 +103,10 @@ impl Files for RealFiles {
         fs::rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::set_permissions(to, fs::metadata(from)?.permissions())
     }
@@ -148,6 +152,10 @@ impl WriteAt for RealFile {
             Some(source) => system_copy(source, from, &self.0, offset, len),
             None => Ok(0),
         }
+    }
+
+    fn reflink(&self, source: &dyn ReadAt) -> io::Result<bool> {
+        source.file().map_or(Ok(false), |source| reflink(source, &self.0))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -227,6 +235,22 @@ fn reserve(file: &File, len: u64) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn reserve(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
+}
+
+#[cfg(target_os = "linux")]
+fn reflink(source: &File, target: &File) -> io::Result<bool> {
+    use rustix::io::Errno;
+    match rustix::fs::ioctl_ficlone(target, source) {
+        Ok(()) => Ok(true),
+        // Everything that says no to this pair of files, and nothing of a disk that fails.
+        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY | Errno::OPNOTSUPP | Errno::PERM) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reflink(_: &File, _: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]

@@ -69,6 +69,15 @@ impl FileSink {
         Ok(true)
     }
 
+    /// Makes the file a clone of another that shares its bytes; `false` where the file system cannot.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn reflink(&self, source: &Path) -> Result<bool> {
+        let source = FileSource::open(self.files.as_ref(), source)?;
+        self.file.reflink(source.file()).map_err(|error| self.failed("cannot reflink", error))
+    }
+
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(|error| self.failed("cannot sync", error))
     }

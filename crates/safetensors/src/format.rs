@@ -52,6 +52,8 @@ impl Format for Safetensors {
             shares_storage: true,
             strides: false,
             prunes_extras: false,
+            joins_pieces: None,
+            name_hint: Capabilities::NO_HINT,
         })
     }
 

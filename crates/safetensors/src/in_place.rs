@@ -109,6 +109,6 @@ impl CheckpointWriter for Writer {
             blob.is_whole(id).map_err(|error| error.in_file(&self.path))?;
         }
         rewrite_head(self.files.as_ref(), &self.path, &self.head)?;
-        Ok(Written { files: vec![(self.path, self.stat.len)], notes: self.notes })
+        Ok(Written { files: vec![(self.path, self.stat.len)], notes: self.notes, carried: None })
     }
 }

@@ -236,7 +236,7 @@ impl CheckpointWriter for Writer {
                 None => error,
             })?;
         }
-        Ok(Written { files: commit.commit(index.as_deref())?, notes })
+        Ok(Written { files: commit.commit(index.as_deref())?, notes, carried: None })
     }
 }
 

@@ -110,6 +110,11 @@ impl Files for FaultyFiles {
         self.inner.rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.state.change()?;
+        self.inner.hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.state.change()?;
         self.inner.remove(path)

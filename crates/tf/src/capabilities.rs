@@ -3,8 +3,16 @@
 use crate::dtype;
 use weightlift_core::{Capabilities, DType, Packing};
 
-pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { holds, name_problem, nests: false, shares_storage: false, strides: false, prunes_extras: false };
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    holds,
+    name_problem,
+    nests: false,
+    shares_storage: false,
+    strides: false,
+    prunes_extras: false,
+    joins_pieces: Some(joins_pieces),
+    name_hint,
+};
 
 fn holds(dtype: DType) -> Option<Packing> {
     dtype::number(dtype).map(|_| dtype::packing(dtype))
@@ -16,6 +24,18 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
         [0, ..] => Some("begins with a zero byte: TensorFlow keeps slices under such names".to_owned()),
         _ => None,
     }
+}
+
+/// Whether TensorFlow puts slices of this dtype together where they are asked for in another cut.
+fn joins_pieces(dtype: DType) -> bool {
+    use DType::{Bf16, Bool, C64, C128, F32, F64, I8, I16, I32, I64, Qi8, Qi32, Qu8, U8};
+    matches!(dtype, F32 | F64 | I32 | U8 | I16 | I8 | C64 | C128 | I64 | Bool | Qi32 | Qu8 | Qi8 | Bf16)
+}
+
+/// Names of operations' outputs are written as they are, but variables are restored by names without them.
+fn name_hint(name: &str) -> Option<&'static str> {
+    let hint = "end in :0, which no variable is restored by: --rename ':0$=' takes it off";
+    name.ends_with(":0").then_some(hint)
 }
 
 #[cfg(test)]

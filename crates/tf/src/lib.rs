@@ -6,7 +6,8 @@
 //! | several data files, partitioned tensors, every numeric dtype, strings, variants | yes | yes |
 //! | big-endian bundles, compressed indexes, alignment gaps | yes | little-endian, uncompressed, dense |
 //! | checkpoints of version 1 (`Saver` up to 0.11) | yes | no |
-//! | the state file `checkpoint`, the object graph of TensorFlow 2 | [`state`], [`graph`] | [`state`], [`graph`] |
+//! | the object graph of TensorFlow 2 | yes | follows renamed, added and left-out tensors; or made for tensors without |
+//! | the state file `checkpoint` | yes | where that is asked for |
 //!
 //! A bundle is an index and one or more data files with a common prefix:
 //!
@@ -47,6 +48,7 @@
 
 mod bundle;
 mod capabilities;
+mod carried;
 mod dtype;
 mod format;
 pub mod graph;
@@ -56,7 +58,6 @@ mod ordered;
 pub mod proto;
 pub mod record;
 mod slices;
-mod spelling;
 pub mod state;
 pub mod table;
 mod v1;

@@ -71,6 +71,11 @@ fn is_table(files: &dyn Files, path: &Path) -> Result<bool> {
     Ok(Footer::is_at_end_of(&tail))
 }
 
+/// Whether a path names a file that is a table itself: a checkpoint of version 1.
+pub(crate) fn is_table_file(files: &dyn Files, path: &Path) -> Result<bool> {
+    Ok(is_file(files, path)? && is_table(files, path)?)
+}
+
 fn bundle(files: &dyn Files, prefix: PathBuf) -> Result<Located> {
     let index = index_path(&prefix);
     let by_content = is_file(files, &index)? && is_table(files, &index)?;

@@ -34,30 +34,20 @@ pub(crate) fn region(slice: &TensorSlice, shape: &Shape) -> Result<Region> {
     Ok(Region { start, size: Shape::new(size)? })
 }
 
-/// A box as an index expression: `[0:3, 2:4]`, with `:` for a whole dimension.
-pub(crate) fn shown(region: &Region, shape: &Shape) -> String {
-    let axis = |((&start, &size), &dim): ((&u64, &u64), &u64)| match (start, size) {
-        (0, size) if size == dim => ":".to_owned(),
-        _ => format!("{start}:{}", start.saturating_add(size)),
-    };
-    let axes = region.start.iter().zip(region.size.dims()).zip(shape.dims()).map(axis);
-    format!("[{}]", axes.collect::<Vec<_>>().join(", "))
-}
-
 /// Checks that boxes within a shape fill it exactly once.
 ///
 /// # Errors
 /// `Malformed` that names two boxes that overlap, or a range that is missing; `Limit` for too many boxes.
 pub(crate) fn check_cover(regions: &[Region], shape: &Shape) -> Result<()> {
     if let Some((a, b)) = find_overlap(regions, shape)? {
-        return Err(Error::malformed(format!("slices {} and {} overlap", shown(a, shape), shown(b, shape))));
+        return Err(Error::malformed(format!("slices {} and {} overlap", a.index_in(shape), b.index_in(shape))));
     }
     let filled: u128 = regions.iter().map(|region| u128::from(region.size.elements())).sum();
     if filled == u128::from(shape.elements()) {
         return Ok(());
     }
     Err(match find_gap(regions, shape) {
-        Some(gap) => Error::malformed(format!("the slices leave out the range {}", shown(&gap, shape))),
+        Some(gap) => Error::malformed(format!("the slices leave out the range {}", gap.index_in(shape))),
         None => Error::malformed(format!("the slices hold {filled} of {} elements", shape.elements())),
     })
 }
@@ -163,7 +153,7 @@ mod tests {
         let shape = shape(&[10, 4]);
         let found = region(&slice(&[(3, Some(4)), (0, None)]), &shape).unwrap();
         assert_eq!((found.start.as_slice(), found.size.dims()), (&[3, 0][..], &[4, 4][..]));
-        assert_eq!(shown(&found, &shape), "[3:7, :]");
+        assert_eq!(found.index_in(&shape), "[3:7, :]");
         for bad in [
             &[(0, None)][..],
             &[(8, Some(3)), (0, None)],

@@ -140,6 +140,8 @@ impl Format for Torch {
             shares_storage: true,
             strides: true,
             prunes_extras: true,
+            joins_pieces: None,
+            name_hint: Capabilities::NO_HINT,
         })
     }
 

@@ -54,6 +54,9 @@ pub(crate) struct OpenArgs {
     /// Refuse a sharded set whose index does not fit its files in every point, instead of warning
     #[arg(long, help_heading = "Input")]
     pub(crate) strict: bool,
+    /// Which names of a TensorFlow 2 checkpoint: its keys, or names resolved through its object graph
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Names::Stored, help_heading = "Input")]
+    pub(crate) names: Names,
 }
 
 impl OpenArgs {
@@ -61,6 +64,7 @@ impl OpenArgs {
     pub(crate) fn open(&self, path: &std::path::Path) -> weightlift::Result<weightlift::Opened> {
         let mut options = weightlift::OpenOptions::default();
         (options.lenient, options.strict) = (self.lenient, self.strict);
+        options.names = self.names.into();
         weightlift::open_with(path, &options)
     }
 }
@@ -77,6 +81,9 @@ pub(crate) struct LsArgs {
     /// Print names only, a line each
     #[arg(long)]
     pub(crate) names_only: bool,
+    /// List the parts of partitioned variables under each
+    #[arg(long)]
+    pub(crate) partitions: bool,
     /// The order of the list
     #[arg(long, value_enum, default_value_t = Sort::File)]
     pub(crate) sort: Sort,
@@ -92,6 +99,27 @@ pub(crate) enum Sort {
     Name,
     /// Largest first
     Bytes,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Names {
+    /// As the file stores them: model/kernel/.ATTRIBUTES/VARIABLE_VALUE
+    #[default]
+    Stored,
+    /// The way through the objects, optimizer slots under their variable: model/kernel, model/kernel/m
+    Object,
+    /// What the variables were called: sequential/dense/kernel
+    Full,
+}
+
+impl From<Names> for weightlift::Names {
+    fn from(names: Names) -> weightlift::Names {
+        match names {
+            Names::Stored => weightlift::Names::Stored,
+            Names::Object => weightlift::Names::Object,
+            Names::Full => weightlift::Names::Full,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -173,7 +201,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) recipe: Vec<String>,
 
     /// The format to write, whatever the extension says
-    #[arg(long, value_name = "FORMAT", value_parser = ["tf", "pt", "safetensors", "npz"], help_heading = "Output and checks")]
+    #[arg(long, value_name = "tf|pt|safetensors|npz", value_parser = parse_format, help_heading = "Output and checks")]
     pub(crate) to: Option<String>,
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
@@ -193,6 +221,19 @@ pub(crate) struct ConvertArgs {
     /// Rewrite only the header of a safetensors file, where the new one fits into its room; OUT is the input itself
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) in_place: bool,
+    /// TensorFlow: take over data files whose bytes do not change, unverified; without it by reflink where the file
+    /// system has them and no tensor is left out
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Output and checks")]
+    pub(crate) share: Option<Share>,
+    /// TensorFlow: name the output as the latest checkpoint in the file `checkpoint` beside it
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) state_file: bool,
+    /// TensorFlow: write an object graph, which tf.train.Checkpoint restores, for tensors without one
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) object_graph: bool,
+    /// TensorFlow: write partitioned variables whole
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) join_partitions: bool,
     /// Leave out what the output's format cannot hold, instead of failing
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) skip_unsupported: bool,
@@ -280,6 +321,40 @@ impl ConvertArgs {
     /// The inputs, and the output behind them.
     pub(crate) fn inputs(&self) -> (&[PathBuf], &Path) {
         self.paths.split_last().map_or((&[], Path::new("")), |(output, inputs)| (inputs, output))
+    }
+}
+
+/// A format to write.
+fn parse_format(text: &str) -> Result<String, String> {
+    match text {
+        "tf" | "pt" | "safetensors" | "npz" => Ok(text.to_owned()),
+        "tf1" | "v1" | "tf-v1" | "tf_v1" => Err("version 1 of TensorFlow's checkpoints is read and never written; \
+             tf writes version 2, which TensorFlow 1 reads too"
+            .to_owned()),
+        _ => Err("there are tf, pt, safetensors and npz".to_owned()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Share {
+    /// Clones that share their bytes until either changes; copied by the system where there are none
+    Reflink,
+    /// The same files under other names
+    Hardlink,
+    /// Copied by the system
+    Copy,
+    /// None: everything is read, verified and written
+    None,
+}
+
+impl From<Share> for weightlift::Share {
+    fn from(share: Share) -> weightlift::Share {
+        match share {
+            Share::Reflink => weightlift::Share::Reflink,
+            Share::Hardlink => weightlift::Share::HardLink,
+            Share::Copy => weightlift::Share::Copy,
+            Share::None => weightlift::Share::Never,
+        }
     }
 }
 

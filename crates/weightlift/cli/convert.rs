@@ -7,7 +7,7 @@ use super::steps::Given;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use weightlift::{CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words};
+use weightlift::{Carried, CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words};
 use weightlift_io::Commit;
 
 /// Converts, and says what was done.
@@ -58,7 +58,8 @@ pub(crate) fn plan(
     for (step, count) in &resolved.matches {
         writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
     }
-    for line in left_out_lines(&resolved.left_out).into_iter().chain(not_carried_line(&resolved.not_carried)) {
+    let left_out = left_out_lines(&resolved.left_out).into_iter().chain(not_carried_line(&resolved.not_carried));
+    for line in left_out.chain(resolved.notes.iter().map(note_line)) {
         writeln!(out, "{}", show::plain(&line))?;
     }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
@@ -118,6 +119,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
         allow_expand: args.allow_expand,
         weights_only: args.weights_only,
         keep_storages: args.keep_storages,
+        join_partitions: args.join_partitions,
         ..SaveOptions::default()
     };
     save.options.on_overflow = args.on_overflow.into();
@@ -130,6 +132,8 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.output.metadata = args.drop_metadata.iter().map(|key| (key.clone(), None)).chain(set).collect();
     save.options.output.ties = args.ties.into();
     save.options.output.in_place = args.in_place;
+    save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
+    (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
     Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
 }
@@ -167,8 +171,22 @@ fn closing_lines(report: &Report) -> Vec<String> {
     }
     lines.extend(left_out_lines(&report.left_out));
     lines.extend(not_carried_line(&report.not_carried));
-    lines.extend(report.notes.iter().map(|note| format!("  note      {note}")));
+    lines.extend(report.carried.as_ref().map(carried_line));
+    lines.extend(report.notes.iter().map(note_line));
     lines
+}
+
+/// How bytes came over that nobody read.
+fn carried_line(carried: &Carried) -> String {
+    let unused = match carried.unused {
+        0 => String::new(),
+        unused => format!("; {} of them belong to no tensor of the output", show::bytes(unused)),
+    };
+    format!("  {:<9} {} carried unverified{unused}", carried.how, show::bytes(carried.bytes))
+}
+
+fn note_line(note: &String) -> String {
+    format!("  note      {note}")
 }
 
 /// A line for each pair of dtypes, with what was lost and where.
@@ -247,6 +265,7 @@ fn plan_to_json(resolved: &Resolved, format: &str, memory: u64) -> Value {
         "steps": resolved.matches.iter().map(step).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&resolved.left_out),
         "not_carried": resolved.not_carried,
+        "notes": resolved.notes,
         "bytes": resolved.bytes(),
         "memory": memory,
         "suggested_key": resolved.suggested_key.as_ref().map(|(key, _)| key),
@@ -278,6 +297,7 @@ fn report_to_json(report: &Report) -> Value {
         "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&report.left_out),
         "not_carried": report.not_carried,
+        "carried": report.carried.as_ref().map(|c| json!({"how": c.how, "bytes": c.bytes, "unused": c.unused})),
         "notes": report.notes,
     })
 }

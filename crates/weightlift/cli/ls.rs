@@ -1,10 +1,12 @@
 //! `weightlift ls`.
 
+mod parts;
+
 use super::args::{LsArgs, Sort};
 use super::show::{self, Align};
 use serde_json::{Value, json};
 use std::io::Write;
-use weightlift::{Catalog, DType, Data, Entry, Opened, Pattern};
+use weightlift::{Catalog, DType, Data, Entry, Extent, Opened, Pattern};
 
 /// Lists a checkpoint.
 pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -18,10 +20,10 @@ pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &to_json(&opened, &chosen))?;
+        serde_json::to_writer_pretty(&mut *out, &to_json(&opened, &chosen, args.partitions))?;
         return Ok(writeln!(out)?);
     }
-    print(&opened, &chosen, out)
+    print(&opened, &chosen, args.partitions, out)
 }
 
 fn choose<'a>(args: &LsArgs, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Entry>> {
@@ -47,12 +49,22 @@ fn choose<'a>(args: &LsArgs, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Ent
     Ok(chosen)
 }
 
-fn print(opened: &Opened, chosen: &[&Entry], out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(opened: &Opened, chosen: &[&Entry], partitions: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let row = |entry: &&Entry| {
         let (name, shape) = (show::plain(&entry.name), entry.shape.to_string());
         [name, entry.dtype.to_string(), shape, show::bytes(entry.bytes), remarks(entry)]
     };
-    let rows: Vec<_> = chosen.iter().map(row).collect();
+    let part = |entry: &Entry, extent: &Extent| {
+        let place = parts::place(opened.catalog(), extent);
+        let (name, shape) = (format!("  {}", extent.region.index_in(&entry.shape)), extent.region.size.to_string());
+        [name, String::new(), shape, show::bytes(extent.bytes.len()), show::plain(&place)]
+    };
+    let mut rows = Vec::with_capacity(chosen.len());
+    for entry in chosen {
+        rows.push(row(entry));
+        let of_entry = if partitions { parts::of(entry) } else { &[] };
+        rows.extend(of_entry.iter().map(|extent| part(entry, extent)));
+    }
     let align = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
     show::table(out, ["NAME", "DTYPE", "SHAPE", "BYTES", ""], align, &rows)?;
     let by_dtype = totals(chosen);
@@ -62,20 +74,25 @@ fn print(opened: &Opened, chosen: &[&Entry], out: &mut dyn Write) -> anyhow::Res
     let (tensors, total) = (show::count(chosen.len(), "tensor"), show::bytes(bytes));
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     writeln!(out, "\n{}\n{tensors}, {total}{parts}", show::plain(&opened.catalog().description))?;
-    print_beside(opened.catalog(), out)
+    print_beside(&beside(opened.catalog()), out)
 }
 
-fn print_beside(catalog: &Catalog, out: &mut dyn Write) -> anyhow::Result<()> {
+/// All that was found beside tensors.
+fn beside(catalog: &Catalog) -> Vec<&str> {
+    catalog.beside.iter().chain(&catalog.left_behind).map(String::as_str).collect()
+}
+
+fn print_beside(beside: &[&str], out: &mut dyn Write) -> anyhow::Result<()> {
     const SHOWN: usize = 20;
-    if catalog.beside.is_empty() {
+    if beside.is_empty() {
         return Ok(());
     }
     writeln!(out, "beside tensors:")?;
-    for line in catalog.beside.iter().take(SHOWN) {
+    for line in beside.iter().take(SHOWN) {
         writeln!(out, "  {}", show::plain(line))?;
     }
-    if catalog.beside.len() > SHOWN {
-        writeln!(out, "  and {} more (--json has all)", catalog.beside.len() - SHOWN)?;
+    if beside.len() > SHOWN {
+        writeln!(out, "  and {} more (--json has all)", beside.len() - SHOWN)?;
     }
     Ok(())
 }
@@ -102,7 +119,7 @@ fn totals(chosen: &[&Entry]) -> Vec<(DType, usize, u64)> {
     totals
 }
 
-fn to_json(opened: &Opened, chosen: &[&Entry]) -> Value {
+fn to_json(opened: &Opened, chosen: &[&Entry], partitions: bool) -> Value {
     let catalog = opened.catalog();
     let by_dtype = totals(chosen);
     let dtypes: serde_json::Map<String, Value> = by_dtype
@@ -114,18 +131,18 @@ fn to_json(opened: &Opened, chosen: &[&Entry]) -> Value {
         "path": opened.path().display().to_string(),
         "format": catalog.format,
         "description": catalog.description,
-        "tensors": chosen.iter().map(|entry| entry_to_json(entry)).collect::<Vec<_>>(),
+        "tensors": chosen.iter().map(|entry| entry_to_json(catalog, entry, partitions)).collect::<Vec<_>>(),
         "totals": {
             "tensors": chosen.len(),
             "bytes": by_dtype.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes)),
             "dtypes": dtypes,
         },
-        "beside": catalog.beside,
+        "beside": beside(catalog),
         "warnings": opened.warnings().collect::<Vec<_>>(),
     })
 }
 
-fn entry_to_json(entry: &Entry) -> Value {
+fn entry_to_json(catalog: &Catalog, entry: &Entry, partitions: bool) -> Value {
     use weightlift::Key;
     let key = |key: &Key| match key {
         Key::Text(text) | Key::Other(text) => json!(text),
@@ -141,6 +158,9 @@ fn entry_to_json(entry: &Entry) -> Value {
     });
     if !entry.remarks.is_empty() {
         value["remarks"] = json!(entry.remarks);
+    }
+    if partitions && !parts::of(entry).is_empty() {
+        value["partitions"] = parts::of(entry).iter().map(|extent| parts::to_json(catalog, extent)).collect();
     }
     match &entry.data {
         Data::Absent(why) => value["absent"] = json!(why),

@@ -17,6 +17,7 @@ use clap::{CommandFactory, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use steps::Given;
+use weightlift::Opened;
 
 /// Runs the command and answers its exit code.
 pub(crate) fn run() -> ExitCode {
@@ -67,6 +68,6 @@ fn message(text: &str) {
 }
 
 /// Tells what the user should know of an input.
-fn warn(opened: &weightlift::Opened) {
+fn warn(opened: &Opened) {
     opened.warnings().for_each(|warning| message(&format!("warning: {warning}")));
 }

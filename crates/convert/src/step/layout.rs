@@ -274,7 +274,7 @@ impl Items<'_> {
             let path = renamed(&item.path, &name);
             let value = item.value.narrow(axis, start, len)?;
             // The parts stand where the whole stood; what a format knows of the whole goes with none of them.
-            made.push(Item { value, origin: None, path, base: name.clone(), name, mark: item.mark });
+            made.push(Item { value, origin: None, path, base: name.clone(), name, mark: item.mark, of_format: false });
             start += len;
         }
         self.lists[0].splice(at..=at, made);

@@ -189,7 +189,7 @@ impl Items<'_> {
             return Err(Error::request("there is such a tensor").in_tensor(name).help("--set changes it"));
         }
         let (path, name) = (KeyPath::flat(name), name.clone());
-        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark: None });
+        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark: None, of_format: false });
         Ok(1)
     }
 

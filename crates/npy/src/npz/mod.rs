@@ -55,6 +55,8 @@ impl Format for Npz {
             shares_storage: false,
             strides: false,
             prunes_extras: false,
+            joins_pieces: None,
+            name_hint: Capabilities::NO_HINT,
         })
     }
 

@@ -109,6 +109,6 @@ impl CheckpointWriter for Writer {
     fn finish(self: Box<Self>) -> Result<Written> {
         let Writer { commit, archive, .. } = *self;
         archive.finish()?;
-        Ok(Written { files: commit.commit(None)?, notes: Vec::new() })
+        Ok(Written { files: commit.commit(None)?, notes: Vec::new(), carried: None })
     }
 }

@@ -5,7 +5,7 @@ use super::index::{self, Index};
 use super::shards::Shards;
 use crate::ordered::slice_key;
 use crate::proto::{BundleEntry, TensorSlice};
-use crate::{dtype, slices};
+use crate::{dtype, graph, slices};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weightlift_core::{
@@ -51,10 +51,11 @@ impl<'a> Builder<'a> {
                     "an entry with the key {:?}, which is neither a name nor a known slice",
                     key.escape_ascii().to_string()
                 );
-                self.catalog.beside.push(line);
+                self.catalog.left_behind.push(line);
                 continue;
             };
-            let tensor = self.tensor(name, entry).map_err(|error| error.in_tensor(name))?;
+            let mut tensor = self.tensor(name, entry).map_err(|error| error.in_tensor(name))?;
+            tensor.of_format = name == graph::KEY;
             self.catalog.entries.push(tensor);
         }
         match self.damage.take() {
@@ -144,7 +145,7 @@ impl<'a> Builder<'a> {
         let regions = parts.iter().map(|slice| slices::region(slice, shape)).collect::<Result<Vec<_>>>()?;
         slices::check_cover(&regions, shape)?;
         let extent = |(slice, region): (&TensorSlice, Region)| {
-            let place = slices::shown(&region, shape);
+            let place = region.index_in(shape);
             let Some(entry) = self.index.get(&slice_key(name.as_bytes(), slice)) else {
                 return Err(Error::malformed(format!("the slice {place} is missing from the index")));
             };

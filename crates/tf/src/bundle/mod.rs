@@ -7,19 +7,19 @@ mod shards;
 pub use index::{Header, Index};
 pub(crate) use index::{VERSION, check_version, shape};
 
+use crate::carried::{Carried, GraphSource};
 use crate::locate::{self, stale_state};
 use crate::names::{self, index_path, shown};
 use crate::record::{BigStrings, check_strings, check_variants};
-use crate::spelling::Spellings;
-use crate::{ID, table};
+use crate::{ID, graph, table};
 use entries::Builder;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
-    ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, EntryId, Error, Extent, Files, Limits, OpenOptions,
-    Result, Source, SourceId,
+    ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, EntryId, Error, Extent, Files, Limits, Names,
+    OpenOptions, Result, Source, SourceId,
 };
 use weightlift_io::FileSource;
 use weightlift_kernels::checksum::mask_crc32c;
@@ -55,15 +55,45 @@ impl Bundle {
         let mut paths = vec![path];
         let (shards, decoded) = builder.finish();
         paths.extend(shards);
-        catalog.extras = Spellings::of(&index, &catalog);
+        let mut carried = Carried::of(&index, &catalog);
+        match graph_source(&files, &index, &catalog, &decoded, &options.limits) {
+            Some(graph) => carried.add_objects(graph, options.names, &mut catalog)?,
+            None if options.names != Names::Stored => {
+                catalog.warnings.push("there is no object graph: names are those that are stored".to_owned());
+            }
+            None => {}
+        }
+        catalog.extras = carried.into_extras();
         catalog.warnings.extend(damage);
         catalog.warnings.extend(stale_state(files.as_ref(), prefix));
         let meta = names::with_suffix(prefix, ".meta");
         if locate::stat(files.as_ref(), &meta)?.is_some() {
-            catalog.beside.push(format!("{}: the graph of TensorFlow 1, which names the old tensors", shown(&meta)));
+            catalog.left_behind.push(format!("{} (the graph of TensorFlow 1; not read)", shown(&meta)));
         }
         Ok(Bundle { files, catalog, paths, decoded })
     }
+}
+
+/// Where the object graph of a bundle lies, if it has one.
+fn graph_source(
+    files: &Arc<dyn Files>,
+    index: &Index,
+    catalog: &Catalog,
+    decoded: &BTreeMap<SourceId, Strings>,
+    limits: &Limits,
+) -> Option<GraphSource> {
+    let (_, entry) = catalog.named(graph::KEY).next()?;
+    let [extent] = entry.extents().ok()? else { return None };
+    if entry.dtype != DType::Str || entry.shape.rank() != 0 {
+        return None;
+    }
+    let crc = index.get(graph::KEY.as_bytes())?.crc32c;
+    let (source, bytes, order) = match decoded.get(&extent.source) {
+        Some(strings) => (strings.source, strings.bytes, ByteOrder::Big),
+        None => (extent.source, extent.bytes, ByteOrder::Little),
+    };
+    let Source::File { path, .. } = catalog.source(source) else { return None };
+    Some(GraphSource { files: files.clone(), path: path.clone(), bytes, crc, order, limits: limits.clone() })
 }
 
 /// Reads and parses the index; with a warning where the part that nothing is read from is broken.

@@ -4,11 +4,13 @@
 //! It is the one string of the tensor [`KEY`], a serialized message. Node 0 is the root. Fields that are not known
 //! here survive reading and writing, and a graph that is not changed keeps its bytes.
 
+mod edit;
 mod keys;
 mod message;
 mod names;
 
 pub use keys::{escape, unescape};
+pub(crate) use names::attribute_key;
 pub use names::variable_key;
 
 use message::{Fields, put_bytes, put_varint_field};
@@ -148,8 +150,13 @@ impl ObjectGraph {
     /// A graph for values that had none: a component of a name between `/` is an object, the last one a variable.
     /// `names` gives each name with the key under which its value is stored. TensorFlow restores it into objects that
     /// hang together by these names.
-    pub fn of_names<'a>(names: impl IntoIterator<Item = (&'a str, &'a str)>) -> ObjectGraph {
-        names::build(names)
+    ///
+    /// # Errors
+    /// `Request` for a name that comes twice.
+    pub fn of_names<'a>(names: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<ObjectGraph> {
+        let mut graph = ObjectGraph { nodes: vec![Node::default()], ..ObjectGraph::default() };
+        graph.insert(names.into_iter().map(|(name, key)| (name.split('/').map(str::to_owned).collect(), key)))?;
+        Ok(graph)
     }
 }
 
@@ -259,7 +266,7 @@ mod tests {
 
     fn graph() -> ObjectGraph {
         let key = variable_key("w");
-        ObjectGraph::of_names([("w", key.as_str()), ("l/k", "l/k/.ATTRIBUTES/VARIABLE_VALUE")])
+        ObjectGraph::of_names([("w", key.as_str()), ("l/k", "l/k/.ATTRIBUTES/VARIABLE_VALUE")]).unwrap()
     }
 
     #[test]

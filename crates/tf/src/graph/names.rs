@@ -1,15 +1,17 @@
 //! Names that people know the values by: the way to an object from the root, or its name in a graph.
 
-use super::{Attribute, Child, Node, ObjectGraph, VARIABLE_VALUE, escape};
+use super::{Attribute, ObjectGraph, VARIABLE_VALUE, escape};
 use std::collections::{HashMap, VecDeque};
 
 /// How many times longer than its key, and how many bytes more, the name of a value may be. The key holds the same
 /// path, so only a graph made to exhaust memory has longer names; they give way to the key.
 const LONGEST: (usize, usize) = (4, 256);
+/// The longest way to an object that is looked for on its own.
+const LONGEST_WAY: usize = 1 << 16;
 
 /// How an object was reached.
 #[derive(Debug, Clone, Copy)]
-enum Reached<'a> {
+pub(super) enum Reached<'a> {
     Root,
     Child { parent: u32, name: &'a str },
     Slot { variable: u32, name: &'a str },
@@ -47,7 +49,7 @@ impl ObjectGraph {
     }
 
     /// How each object is reached first, breadth first; slots come after everything else.
-    fn walk(&self) -> Vec<Option<Reached<'_>>> {
+    pub(super) fn walk(&self) -> Vec<Option<Reached<'_>>> {
         let mut reached: Vec<Option<Reached<'_>>> = vec![None; self.nodes.len()];
         let mut queue = VecDeque::new();
         if let Some(root) = reached.first_mut() {
@@ -77,11 +79,23 @@ impl ObjectGraph {
 /// The way to a value of an object; `None` where there is none or it is absurdly long.
 fn path(reached: &[Option<Reached<'_>>], id: u32, attribute: &Attribute) -> Option<String> {
     let longest = attribute.checkpoint_key.len() * LONGEST.0 + LONGEST.1;
+    let way = way_within(reached, id, longest)?;
+    let name = match (attribute.name.as_str(), way.as_str()) {
+        (VARIABLE_VALUE, _) => way,
+        (name, "") => name.to_owned(),
+        (name, _) => format!("{way}/{name}"),
+    };
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// The way to an object, its names joined by `/`; `None` where there is none.
+pub(super) fn way(reached: &[Option<Reached<'_>>], id: u32) -> Option<String> {
+    way_within(reached, id, LONGEST_WAY)
+}
+
+fn way_within(reached: &[Option<Reached<'_>>], id: u32, longest: usize) -> Option<String> {
     let mut parts = Vec::new();
     let mut len = 0;
-    if attribute.name != VARIABLE_VALUE {
-        parts.push(attribute.name.as_str());
-    }
     let mut at = id;
     loop {
         let (next, name) = match (*reached.get(at as usize)?)? {
@@ -97,7 +111,7 @@ fn path(reached: &[Option<Reached<'_>>], id: u32, attribute: &Attribute) -> Opti
         at = next;
     }
     parts.reverse();
-    Some(parts.join("/")).filter(|name| !name.is_empty())
+    Some(parts.join("/"))
 }
 
 /// The key of a variable that is reached by these local names, joined by `/`.
@@ -107,40 +121,18 @@ fn path(reached: &[Option<Reached<'_>>], id: u32, attribute: &Attribute) -> Opti
 /// assert_eq!(variable_key("layer.1/kernel"), "layer..1/kernel/.ATTRIBUTES/VARIABLE_VALUE");
 /// ```
 pub fn variable_key(name: &str) -> String {
-    let parts: Vec<String> = name.split('/').map(escape).collect();
-    format!("{}/.ATTRIBUTES/{VARIABLE_VALUE}", parts.join("/"))
+    attribute_key(name, VARIABLE_VALUE)
 }
 
-/// A graph in which every component of a name is an object.
-pub(super) fn build<'a>(names: impl IntoIterator<Item = (&'a str, &'a str)>) -> ObjectGraph {
-    let mut graph = ObjectGraph { nodes: vec![Node::default()], ..ObjectGraph::default() };
-    let mut known: HashMap<(u32, &str), u32> = HashMap::new();
-    for (name, key) in names {
-        let mut at = 0u32;
-        for part in name.split('/') {
-            let next = graph.nodes.len() as u32;
-            let parent = at;
-            at = *known.entry((parent, part)).or_insert(next);
-            if at == next {
-                graph.nodes.push(Node::default());
-                let child = Child { node: at, local_name: part.to_owned(), ..Child::default() };
-                if let Some(parent) = graph.nodes.get_mut(parent as usize) {
-                    parent.children.push(child);
-                }
-            }
-        }
-        let (name, full_name, checkpoint_key) = (VARIABLE_VALUE.to_owned(), name.to_owned(), key.to_owned());
-        let attribute = Attribute { name, full_name, checkpoint_key, ..Attribute::default() };
-        if let Some(node) = graph.nodes.get_mut(at as usize) {
-            node.attributes.push(attribute);
-        }
-    }
-    graph
+/// The key of any value of the object that is reached by these local names, joined by `/`.
+pub(crate) fn attribute_key(way: &str, attribute: &str) -> String {
+    let parts: Vec<String> = way.split('/').map(escape).collect();
+    format!("{}/.ATTRIBUTES/{}", parts.join("/"), escape(attribute))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Slot;
+    use super::super::{Child, Node, Slot};
     use super::*;
     use std::time::{Duration, Instant};
     use weightlift_core::Limits;
@@ -208,7 +200,7 @@ mod tests {
 
     #[test]
     fn graphs_are_made_from_names() {
-        let graph = build([("a/b", "K1"), ("a/c", "K2"), ("a", "K3")]);
+        let graph = ObjectGraph::of_names([("a/b", "K1"), ("a/c", "K2"), ("a", "K3")]).unwrap();
         assert_eq!(graph.nodes.len(), 4);
         let names: Vec<_> = graph.object_names();
         assert_eq!(names, [("K3", "a".to_owned()), ("K1", "a/b".to_owned()), ("K2", "a/c".to_owned())]);

@@ -89,6 +89,18 @@ impl StateFile {
         out
     }
 
+    /// Takes checkpoints out of the history.
+    pub fn forget(&mut self, mut gone: impl FnMut(&str) -> bool) {
+        let timed = self.timestamps.len() == self.all.len();
+        let kept: Vec<bool> = self.all.iter().map(|path| !gone(path)).collect();
+        let mut keep = kept.iter();
+        self.all.retain(|_| keep.next().copied().unwrap_or(true));
+        if timed {
+            let mut keep = kept.iter();
+            self.timestamps.retain(|_| keep.next().copied().unwrap_or(true));
+        }
+    }
+
     /// Names a checkpoint as the latest one and puts it last in the history; `time` is in seconds since 1970.
     /// Timestamps that do not match the history are dropped, as TensorFlow does.
     pub fn push(&mut self, path: &str, time: f64) {

@@ -89,7 +89,7 @@ impl V1 {
             let key = slice_key(name.as_bytes(), slice);
             let elements = region.size.elements();
             let found = Slice { table: *table, key, dtype: *dtype, elements };
-            let whole = if region.is_whole(shape) { String::new() } else { slices::shown(&region, shape) };
+            let whole = if region.is_whole(shape) { String::new() } else { region.index_in(shape) };
             self.extent(found, &region.size, format!("{name}{whole}")).map(|extent| extent.filling(region))
         };
         slices.iter().zip(regions).map(extent).collect()

@@ -13,13 +13,15 @@ pub(super) struct BlobState {
     /// For strings whose checksum is not known.
     strings: Option<StringSum>,
     copied: AtomicBool,
+    /// Whether nothing more is due.
+    held: AtomicBool,
 }
 
 impl BlobState {
     /// Nothing has arrived; `strings` says how many strings need a checksum.
     pub(super) fn new(blob: Blob, strings: Option<u64>) -> BlobState {
         let (digest, strings) = (Digest::new(Algorithm::Crc32c), strings.map(StringSum::new));
-        BlobState { blob, digest, strings, copied: AtomicBool::new(false) }
+        BlobState { blob, digest, strings, copied: AtomicBool::new(false), held: AtomicBool::new(false) }
     }
 
     /// Takes bytes, known to lie in the blob.
@@ -28,6 +30,16 @@ impl BlobState {
         if let Some(strings) = &self.strings {
             strings.add(offset, bytes);
         }
+    }
+
+    /// Notes that all bytes are where they belong.
+    pub(super) fn set_held(&self) {
+        self.held.store(true, Ordering::Release);
+    }
+
+    /// Whether all bytes are where they belong without having been sent.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
     }
 
     /// Whether the blob may be copied unseen: its checksum in the index is known.

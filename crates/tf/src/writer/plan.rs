@@ -1,8 +1,8 @@
 //! The layout of a bundle to be written: where every blob lies and which index entries there will be, known before
 //! the first byte.
 
+use crate::carried::{self, Carried};
 use crate::proto::{self, BundleEntry, Dim, TensorShape, TensorSlice};
-use crate::spelling::{self, Spellings};
 use crate::{capabilities, dtype, ordered, slices};
 use std::collections::BTreeMap;
 use weightlift_core::{Blob, BlobId, Checksum, DType, Error, Manifest, Output, Part, Region, Result, Shape};
@@ -43,13 +43,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Lays the blobs one after the other, without gaps. A new data file begins with the blob that would take one
-    /// beyond `shard_size`.
+    /// Makes the entries of tensors whose blobs begin at `places`, in data files of the lengths `shards`.
     ///
     /// # Errors
     /// `Request` for names, dtypes and layouts that a bundle cannot hold.
-    pub(super) fn new(manifest: &Manifest, shard_size: Option<u64>) -> Result<Plan> {
-        let (places, shards) = lay_out(&manifest.blobs, shard_size.unwrap_or(u64::MAX))?;
+    pub(super) fn new(manifest: &Manifest, places: Vec<Place>, shards: Vec<u64>) -> Result<Plan> {
         let entries = Vec::with_capacity(manifest.tensors.len());
         let mut plan = Plan { entries, places, shards, strings: BTreeMap::new() };
         for output in &manifest.tensors {
@@ -92,11 +90,15 @@ impl Plan {
                 }
                 slices::check_cover(&regions, shape).map_err(|error| Error::request(error.message()))?;
                 let mut whole = entry(shape);
-                let known = Spellings::of_origin(&manifest.extras, output.origin);
+                let known = Carried::slices_of(&manifest.extras, output.origin);
                 for (at, part) in parts.iter().enumerate() {
-                    let spelling = spelling::find(known, at, &part.region, shape);
+                    let spelling = carried::find(known, at, &part.region, shape);
                     let slice = spelling.cloned().unwrap_or_else(|| slice_of(&part.region, shape));
                     let entry = self.place(blobs, output, part, entry(&part.region.size))?;
+                    if at == 0 {
+                        // It says nothing there, but TensorFlow leaves it when it merges data files.
+                        whole.shard_id = entry.shard_id;
+                    }
                     let key = ordered::slice_key(name.as_bytes(), &slice);
                     self.entries.push(PlannedEntry { key, name: name.clone(), entry, blob: Some(part.blob) });
                     whole.slices.push(slice);
@@ -140,8 +142,12 @@ impl Plan {
     }
 }
 
-/// The places of all blobs and the lengths of the data files.
-fn lay_out(blobs: &[Blob], shard_size: u64) -> Result<(Vec<Place>, Vec<u64>)> {
+/// The places of all blobs and the lengths of the data files: one after the other, without gaps. A new data file begins
+/// with the blob that would take one beyond `shard_size`.
+///
+/// # Errors
+/// `Request` where offsets do not fit.
+pub(super) fn lay_out(blobs: &[Blob], shard_size: u64) -> Result<(Vec<Place>, Vec<u64>)> {
     let mut places = Vec::with_capacity(blobs.len());
     let mut shards = Vec::new();
     let mut len = 0u64;

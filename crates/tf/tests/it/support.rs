@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weightlift_core::{
-    BlobId, ByteOrder, Catalog, Checkpoint, DType, EntryId, Extent, Format, Layout, Manifest, OpenOptions, Origin,
-    Output, Part, Result, WriteOptions, Written,
+    BlobId, ByteOrder, Catalog, Checkpoint, DType, EntryId, Extent, FileRange, Files, Format, Layout, Limits, Manifest,
+    Names, OpenOptions, Origin, Output, Part, Result, Share, Source, WriteOptions, Written,
 };
 use weightlift_io::{read_entry, real};
 use weightlift_testkit::{Fixture, fixtures};
 use weightlift_tf::TensorFlow;
+use weightlift_tf::graph::{KEY, ObjectGraph};
 
 pub(crate) fn open(path: impl AsRef<Path>) -> Result<Box<dyn Checkpoint>> {
     TensorFlow.open(real(), path.as_ref(), &OpenOptions::default())
@@ -79,7 +81,10 @@ pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
     let mut manifest = Manifest::default();
     for extent in &extents {
         let checksum = extent.checksum.filter(|_| extent.order == ByteOrder::Little);
-        manifest.add_blob(extent.bytes.len(), checksum);
+        let blob = manifest.add_blob(extent.bytes.len(), checksum);
+        if let (Source::File { path, .. }, ByteOrder::Little) = (catalog.source(extent.source), extent.order) {
+            manifest.verbatim.insert(blob, FileRange { path: path.clone(), bytes: extent.bytes });
+        }
     }
     manifest.extras.extend(catalog.extras.clone().map(|extras| (0, extras)));
     for (id, entry) in catalog.iter() {
@@ -104,6 +109,7 @@ pub(crate) fn verbatim(checkpoint: &dyn Checkpoint) -> (Manifest, Vec<Extent>) {
 pub(crate) fn replace() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.replace = true;
+    options.share = Share::Never;
     options
 }
 
@@ -127,4 +133,43 @@ pub(crate) fn listing(catalog: &Catalog) -> String {
 
 pub(crate) fn ids(catalog: &Catalog) -> Vec<EntryId> {
     catalog.iter().map(|(id, _)| id).collect()
+}
+
+/// Opens with other names than those of the index.
+pub(crate) fn open_named(path: impl AsRef<Path>, names: Names) -> Box<dyn Checkpoint> {
+    let mut options = OpenOptions::default();
+    options.names = names;
+    TensorFlow.open(real(), path.as_ref(), &options).unwrap()
+}
+
+/// Writes a checkpoint whose manifest `edit` has changed; bytes come from where they were.
+pub(crate) fn write_edited(
+    files: Arc<dyn Files>,
+    checkpoint: &dyn Checkpoint,
+    prefix: &Path,
+    options: &WriteOptions,
+    edit: impl FnOnce(&mut Manifest),
+) -> Result<Written> {
+    let (mut manifest, extents) = verbatim(checkpoint);
+    edit(&mut manifest);
+    let writer = TensorFlow.create(files.clone(), prefix, manifest, options)?;
+    let sources = weightlift_io::Sources::new(files.as_ref(), checkpoint, prefix);
+    for (at, extent) in extents.iter().enumerate() {
+        let blob = BlobId(at as u32);
+        if !writer.holds(blob) {
+            writer.write_at(blob, 0, &sources.get(extent.source)?.read_vec(extent.bytes, u64::MAX)?)?;
+        }
+    }
+    writer.finish()
+}
+
+/// Leaves out the tensors of these names, and the blobs that nothing uses any more.
+pub(crate) fn leave_out(manifest: &mut Manifest, gone: impl Fn(&str) -> bool) {
+    manifest.tensors.retain(|output| !gone(&output.name));
+}
+
+/// The object graph of a checkpoint.
+pub(crate) fn graph_of(checkpoint: &dyn Checkpoint) -> ObjectGraph {
+    let bytes = strings(&read(checkpoint, KEY).unwrap(), 1).remove(0);
+    ObjectGraph::parse(&bytes, &Limits::default()).unwrap()
 }

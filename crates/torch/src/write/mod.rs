@@ -149,6 +149,6 @@ impl CheckpointWriter for TorchWriter {
 
     fn finish(self: Box<Self>) -> Result<Written> {
         self.archive.finish()?;
-        Ok(Written { files: self.commit.commit(None)?, notes: self.notes })
+        Ok(Written { files: self.commit.commit(None)?, notes: self.notes, carried: None })
     }
 }
