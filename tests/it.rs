@@ -4,6 +4,12 @@
 
 #[path = "it/bad_input.rs"]
 mod bad_input;
+#[path = "it/casts_like.rs"]
+mod casts_like;
+#[path = "it/casts_report.rs"]
+mod casts_report;
+#[path = "it/casts_scales.rs"]
+mod casts_scales;
 #[path = "it/command.rs"]
 mod command;
 #[path = "it/convert.rs"]
@@ -20,6 +26,8 @@ mod safetensors_edits;
 mod safetensors_files;
 #[path = "it/shards_sets.rs"]
 mod shards_sets;
+#[path = "it/stats.rs"]
+mod stats;
 #[path = "it/tf_command.rs"]
 mod tf_command;
 #[path = "it/tf_peers.rs"]

@@ -26,6 +26,7 @@ mod open;
 mod recipe;
 mod reindex;
 mod save;
+mod stats;
 mod words;
 
 pub use open::{Opened, formats, open, open_in, open_with};
@@ -34,13 +35,15 @@ pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use weightlift_convert::{
     Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
-    OnOverflow, OutputSpec, Pattern, Plan, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs, Set,
-    Slice, Split, Step, Transpose, Value, planned_memory,
+    OnOverflow, Options, OutputSpec, Pattern, Plan, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs,
+    Set, Slice, Split, Step, Survey, Transpose, Value, planned_memory,
 };
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,
     OpenOptions, Region, Result, Shape, Share, Source, Ties, WriteOptions,
 };
+pub use weightlift_kernels::cast::{Deviation, Like, Tally};
+pub use weightlift_kernels::summary::Summary;
 
 pub use words::Words;
 

@@ -54,6 +54,7 @@ impl Opened {
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);
         }
+        resolved.castable_like(save.options.like)?;
         Ok((resolved, target))
     }
 

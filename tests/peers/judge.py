@@ -78,6 +78,40 @@ def numpy_cast(request):
     return {"tensors": tensors}
 
 
+def cast(request):
+    """Casts the raw elements of a file, by one framework, into another."""
+    import ml_dtypes
+    import numpy as np
+
+    def numpy_dtype(name):
+        return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+    names = {
+        "f": "float", "i": "int", "u": "uint", "bf16": "bfloat16", "bool": "bool", "f8e4m3fn": "float8_e4m3fn",
+        "f8e5m2": "float8_e5m2", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz",
+        "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e8m0fnu": "float8_e8m0fnu", "f6e2m3": "float6_e2m3fn",
+        "f6e3m2": "float6_e3m2fn", "f4e2m1": "float4_e2m1fn",
+    }
+    source, target = (names.get(request[end]) or names[request[end][0]] + request[end][1:] for end in ("from", "to"))
+    raw = np.fromfile(request["source"], dtype="u1")
+    with np.errstate(all="ignore"):
+        if request["framework"] == "numpy":
+            cast = raw.view(numpy_dtype(source)).astype(numpy_dtype(target)).view("u1")
+        elif request["framework"] == "torch":
+            import torch
+
+            torch.set_num_threads(1)  # threads cut a tensor into parts, each with leftovers of its own
+            values = torch.from_numpy(raw.copy()).view(getattr(torch, source))
+            cast = values.to(getattr(torch, target)).contiguous().view(torch.uint8).numpy()
+        else:
+            import tensorflow as tf
+
+            dtype = getattr(tf.dtypes.experimental, target, None) or getattr(tf, target)
+            cast = tf.cast(tf.constant(raw.view(numpy_dtype(source))), dtype).numpy().view("u1")
+    cast.tofile(request["target"])
+    return {}
+
+
 def torch_load(request):
     """A state dict, as torch.load gives it. Tensors that share a storage have the same "storage"."""
     import torch
@@ -150,18 +184,19 @@ def safetensors_load(request):
 
 
 def versions(_):
+    import ml_dtypes
     import numpy
     import safetensors
     import tensorflow
     import torch
 
-    modules = (numpy, safetensors, tensorflow, torch)
+    modules = (ml_dtypes, numpy, safetensors, tensorflow, torch)
     return {"versions": {module.__name__: module.__version__ for module in modules}}
 
 
 REQUESTS = {
     function.__name__: function
-    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, torch_load, torch_random, torch_same, safetensors_load, versions)
+    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, cast, torch_load, torch_random, torch_same, safetensors_load, versions)
 } | tf_requests.REQUESTS
 
 REQUESTS.update(hub.REQUESTS)

@@ -13,7 +13,7 @@ fi
 rm -rf "$dir"
 "${PYTHON:-python3.11}" -m venv "$dir"
 pip() { "$dir/bin/pip" install -q --no-cache-dir "$@"; }
-pip tensorflow-cpu==2.21.0 safetensors==0.8.0 sympy
+pip tensorflow-cpu==2.21.0 ml_dtypes==0.7.0 safetensors==0.8.0 sympy
 # The wheel from the registry is built for CUDA; stub libraries let it be imported without two gigabytes of drivers.
 pip --no-deps torch==2.15.0 tf_keras==2.21.0
 "$dir/bin/python" "$here/torch_stubs.py" > /dev/null

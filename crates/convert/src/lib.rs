@@ -12,18 +12,22 @@ mod blueprint;
 mod inputs;
 mod items;
 mod key;
+mod measure;
 mod pattern;
 mod pieces;
 mod plan;
 mod rename;
 mod report;
 mod run;
+mod scales;
 mod selection;
 mod step;
 mod storages;
+mod survey;
 mod target;
 mod tiles;
 mod value;
+mod workers;
 
 pub use inputs::Input;
 pub use key::KeyChoice;
@@ -37,5 +41,6 @@ pub use step::{
     Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Reshape, ResizeRows, RowPairs, Set, Slice,
     Split, Step, Transpose,
 };
+pub use survey::{Survey, survey};
 pub use target::Target;
 pub use value::{RowMap, Value};

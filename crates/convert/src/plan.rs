@@ -1,14 +1,14 @@
 //! What to do, as plain data, checked in full before a byte moves.
 
 use crate::inputs::{Input, Inputs};
-use crate::items::Items;
+use crate::items::{Item, Items};
 use crate::step::{CastRule, Step};
 use crate::target::{self, Target};
 use crate::value::Value;
-use crate::{KeyChoice, Pattern, Rename, key};
+use crate::{KeyChoice, Pattern, Rename, key, scales};
 use std::sync::Arc;
 use weightlift_core::{DType, Error, KeyPath, Origin, Packing, Result, Shape};
-use weightlift_kernels::cast::CastPair;
+use weightlift_kernels::cast::{CastPair, Like};
 
 /// An ordered list of steps.
 ///
@@ -25,6 +25,7 @@ use weightlift_kernels::cast::CastPair;
 pub struct Plan {
     steps: Vec<Step>,
     allow_unmatched: bool,
+    apply_scales: bool,
 }
 
 impl Plan {
@@ -101,6 +102,12 @@ impl Plan {
         Plan { allow_unmatched: allow, ..self }
     }
 
+    /// Multiplies 8-bit weights with the scales beside them where they become wider floats, and leaves out the scales.
+    #[must_use]
+    pub fn apply_scales(self, apply: bool) -> Plan {
+        Plan { apply_scales: apply, ..self }
+    }
+
     /// The steps in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -124,7 +131,8 @@ impl Plan {
             let count = items.apply(step)?;
             matches.push((step.to_string(), count));
         }
-        let items = items.finish()?;
+        let mut items = items.finish()?;
+        let notes = self.scale(&mut items, inputs, &mut matches)?;
         if items.iter().all(|item| item.of_format) && !catalog.entries.is_empty() {
             return Err(Error::request("the steps leave no tensor to write"));
         }
@@ -148,11 +156,32 @@ impl Plan {
         }
         resolved.not_carried.extend(catalog.left_behind.iter().cloned());
         resolved.matches = matches;
+        resolved.notes.extend(notes);
         if !key_given {
             let paths: Vec<_> = catalog.entries.iter().map(|entry| &entry.path).collect();
             resolved.suggested_key = key::suggestion(&paths);
         }
         Ok(resolved)
+    }
+
+    /// Applies scales, or says that it does not.
+    fn scale(
+        &self,
+        items: &mut Vec<Item>,
+        inputs: Inputs<'_>,
+        matches: &mut Vec<(String, usize)>,
+    ) -> Result<Vec<String>> {
+        if !self.apply_scales {
+            return Ok(scales::warning(items, inputs.edited()).into_iter().collect());
+        }
+        let count = scales::apply(items, inputs.edited())?;
+        if count == 0 && !self.allow_unmatched {
+            let error = Error::request("--apply-scales finds no 8-bit tensor with a scale that becomes a wider float");
+            return Err(error.help("--dtype f8e4m3fn:bf16 widens; --allow-unmatched lets it pass"));
+        }
+        matches.push(("apply scales".to_owned(), count));
+        let tensors = if count == 1 { "tensor is" } else { "tensors are" };
+        Ok(vec![format!("{count} 8-bit {tensors} multiplied with the scales beside them, which are left out")])
     }
 }
 
@@ -221,6 +250,29 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// How many tensors a measuring pass reads, and their bytes: all that are to be cast.
+    pub fn measured(&self) -> (usize, u64) {
+        let casts = self.outputs.iter().filter(|output| matches!(output.change, Change::Cast(_)));
+        let source = |output: &OutputSpec| output.from.bytes(output.shape.elements(), Packing::OnePerByte);
+        casts.fold((0, 0), |(tensors, bytes), output| (tensors + 1, bytes + source(output).unwrap_or(0)))
+    }
+
+    /// Whether all casts are ones that a program has, so that its bits can be given.
+    ///
+    /// # Errors
+    /// `Request` that names tensors it has no cast for.
+    pub fn castable_like(&self, like: Like) -> Result<()> {
+        const SHOWN: usize = 5;
+        let missing = |output: &&OutputSpec| matches!(output.change, Change::Cast(pair) if !like.has(pair));
+        let missing: Vec<&OutputSpec> = self.outputs.iter().filter(missing).collect();
+        let Some(first) = missing.first() else { return Ok(()) };
+        let names: Vec<_> = missing.iter().take(SHOWN).map(|output| format!("{:?}", output.name)).collect();
+        let more = if missing.len() > SHOWN { " and more" } else { "" };
+        let (from, to) = (first.from, first.to);
+        let message = format!("{} has no cast from {from} to {to}: {}{more}", like.name(), names.join(", "));
+        Err(Error::request(message).help("--like exact has every cast"))
+    }
+
     /// Bytes of tensors to write.
     pub fn bytes(&self) -> u64 {
         self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.bytes))

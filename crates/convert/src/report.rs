@@ -4,10 +4,10 @@ use crate::plan::LeftOut;
 use std::path::PathBuf;
 use std::time::Duration;
 use weightlift_core::{Carried, DType};
-use weightlift_kernels::cast::Tally;
+use weightlift_kernels::cast::{CastPair, Deviation, Tally};
 
 /// One tensor that was cast.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CastReport {
     /// Its name in the output.
     pub name: String,
@@ -17,6 +17,48 @@ pub struct CastReport {
     pub to: DType,
     /// What happened to its values.
     pub tally: Tally,
+    /// How far they moved.
+    pub deviation: Deviation,
+}
+
+impl CastReport {
+    /// Whether more than one in a hundred of the numbers that were not zero became zero.
+    pub fn vanishes(&self) -> bool {
+        self.tally.to_zero > self.deviation.numbers.saturating_sub(self.deviation.zeros) / 100
+    }
+}
+
+/// What casts took from a tensor, summed up tile by tile.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Losses {
+    pub(crate) tally: Tally,
+    pub(crate) deviation: Deviation,
+}
+
+impl From<(Tally, Deviation)> for Losses {
+    fn from((tally, deviation): (Tally, Deviation)) -> Losses {
+        Losses { tally, deviation }
+    }
+}
+
+impl Losses {
+    pub(crate) fn merge(&mut self, other: &Losses) {
+        self.tally.merge(&other.tally);
+        self.deviation.merge(&other.deviation);
+    }
+
+    /// Adds the losses of a pair to a list of pairs.
+    pub(crate) fn add(list: &mut Vec<(CastPair, Losses)>, pair: CastPair, losses: &Losses) {
+        match list.iter_mut().find(|(known, _)| *known == pair) {
+            Some((_, total)) => total.merge(losses),
+            None => list.push((pair, *losses)),
+        }
+    }
+
+    pub(crate) fn report(&self, name: &str, pair: CastPair) -> CastReport {
+        let (from, to) = (pair.from(), pair.to());
+        CastReport { name: name.to_owned(), from, to, tally: self.tally, deviation: self.deviation }
+    }
 }
 
 /// What was done.
@@ -34,6 +76,8 @@ pub struct Report {
     pub casts: Vec<CastReport>,
     /// How many tensors kept their dtype, by dtype, in order of first appearance.
     pub kept: Vec<(DType, usize)>,
+    /// What [`OnOverflow::Keep`](crate::OnOverflow::Keep) left in its own dtype, with what the cast would have done.
+    pub kept_back: Vec<CastReport>,
     /// What the output does not have, though nobody excluded it.
     pub left_out: Vec<LeftOut>,
     /// What the input has beside tensors and the output has not, a line each.

@@ -2,13 +2,15 @@
 
 use crate::blueprint::{Blueprint, Check, Job, Way};
 use crate::inputs::{Input, Inputs};
-use crate::plan::Resolved;
-use crate::report::{CastReport, Report};
+use crate::measure;
+use crate::plan::{Change, OutputSpec, Resolved};
+use crate::report::{CastReport, Losses, Report};
 use crate::target::Target;
 use crate::value::{Reader, Source};
+use crate::workers::parallel;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
@@ -16,7 +18,7 @@ use weightlift_core::{
     Share, WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
-use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
+use weightlift_kernels::cast::{self, CastPair, Like, Overflow, Rule, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
 
@@ -30,6 +32,8 @@ pub enum OnOverflow {
     Inf,
     /// The target's largest finite value.
     Saturate,
+    /// The tensor stays in its own dtype. A pass of its own measures every tensor that would be cast.
+    Keep,
 }
 
 /// How a plan is carried out.
@@ -39,6 +43,8 @@ pub struct Options {
     pub threads: usize,
     /// What becomes of values beyond the target's range.
     pub on_overflow: OnOverflow,
+    /// Whose bits casts give.
+    pub like: Like,
     /// Whether stored checksums of the input are verified.
     pub verify: bool,
     /// Whether existing files may be replaced.
@@ -71,6 +77,7 @@ impl Default for Options {
         Options {
             threads,
             on_overflow: OnOverflow::Error,
+            like: Like::Exact,
             verify: true,
             replace: false,
             shard_size: None,
@@ -126,6 +133,11 @@ pub fn convert(
     let catalogs: Vec<Input<'_>> =
         conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
     let catalogs = Inputs(&catalogs);
+    let mut resolved = resolved;
+    let kept_back = match options.on_overflow {
+        OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
+        _ => Vec::new(),
+    };
     let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options.verify)?;
     let folder = folder_of(conversion.output);
     let share = share(options.output.share, &resolved, catalogs);
@@ -164,6 +176,7 @@ pub fn convert(
         elapsed: start.elapsed(),
         casts,
         kept: kept(&resolved),
+        kept_back,
         left_out: resolved.left_out,
         not_carried: resolved.not_carried,
         suggested_key: resolved.suggested_key,
@@ -214,7 +227,8 @@ fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
 /// How many tensors of each dtype were not cast.
 fn kept(resolved: &Resolved) -> Vec<(DType, usize)> {
     let mut kept: Vec<(DType, usize)> = Vec::new();
-    for output in resolved.outputs.iter().filter(|output| matches!(output.change, crate::Change::Copy)) {
+    let as_it_was = |output: &&OutputSpec| output.change == Change::Copy && !output.value.is_scaled();
+    for output in resolved.outputs.iter().filter(as_it_was) {
         match kept.iter_mut().find(|(dtype, _)| *dtype == output.to) {
             Some((_, count)) => *count += 1,
             None => kept.push((output.to, 1)),
@@ -232,7 +246,7 @@ enum Task {
 /// Bytes of small jobs that are claimed at once, and of tiles of a large one.
 const TASK: u64 = 1 << 20;
 
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     blueprint: &'a Blueprint,
     /// Which jobs have nothing left to do.
     there: &'a [bool],
@@ -242,13 +256,13 @@ struct Run<'a> {
     options: &'a Options,
     progress: &'a dyn Progress,
     /// What the casts of each job did.
-    tallies: Vec<Mutex<Vec<(CastPair, Tally)>>>,
+    losses: Vec<Mutex<Vec<(CastPair, Losses)>>>,
     /// A value was lost that must not be: from now on everything is counted and nothing written.
     lost: AtomicBool,
 }
 
 impl<'a> Run<'a> {
-    fn new(
+    pub(crate) fn new(
         blueprint: &'a Blueprint,
         there: &'a [bool],
         inputs: &'a [Source<'a>],
@@ -260,8 +274,8 @@ impl<'a> Run<'a> {
             jobs.flat_map(|(job, _)| job.value.entries()).collect()
         };
         let unread = of_jobs(true).difference(&of_jobs(false)).copied().collect();
-        let tallies = blueprint.jobs.iter().map(|job| Mutex::new(own_cast(job).into_iter().collect())).collect();
-        Run { blueprint, there, unread, inputs, options, progress, tallies, lost: AtomicBool::new(false) }
+        let losses = blueprint.jobs.iter().map(|job| Mutex::new(own_cast(job).into_iter().collect())).collect();
+        Run { blueprint, there, unread, inputs, options, progress, losses, lost: AtomicBool::new(false) }
     }
 
     fn input(&self, origin: Origin) -> &'a Source<'a> {
@@ -273,12 +287,13 @@ impl<'a> Run<'a> {
     }
 
     /// Verifies what no job reads exactly once, before the first tile is written.
-    fn verify_apart(&self) -> Result<()> {
+    pub(crate) fn verify_apart(&self) -> Result<()> {
         let read = |origin: &Origin| !self.unread.contains(origin);
         let apart = self.blueprint.checks.iter().filter(|check| check.digest.is_none() && read(&check.origin));
         let apart: Vec<&Check> = apart.collect();
         let of_format: Vec<Origin> = self.blueprint.of_format.iter().copied().filter(read).collect();
-        self.parallel(
+        parallel(
+            self.options.threads,
             apart.len() + of_format.len(),
             || (),
             |(), at| {
@@ -299,10 +314,11 @@ impl<'a> Run<'a> {
     }
 
     /// Sends every tile through the workers.
-    fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
+    pub(crate) fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
         let whole = vec![Task::Jobs(0..self.blueprint.jobs.len())];
         let tasks = if self.options.output.in_place { whole } else { self.tasks() };
-        self.parallel(
+        parallel(
+            self.options.threads,
             tasks.len(),
             || self.buffers(),
             |buffers, at| match &tasks[at] {
@@ -338,15 +354,16 @@ impl<'a> Run<'a> {
     }
 
     fn buffers(&self) -> Buffers<'a> {
-        let reader = Reader::new(self.inputs, self.overflow());
+        let reader = Reader::new(self.inputs, self.rule());
         Buffers { source: AlignedBuffer::default(), cast: AlignedBuffer::default(), reader }
     }
 
-    fn overflow(&self) -> Overflow {
-        match self.options.on_overflow {
+    fn rule(&self) -> Rule {
+        let overflow = match self.options.on_overflow {
             OnOverflow::Saturate => Overflow::Saturate,
-            OnOverflow::Inf | OnOverflow::Error => Overflow::Inf,
-        }
+            OnOverflow::Inf | OnOverflow::Error | OnOverflow::Keep => Overflow::Inf,
+        };
+        Rule { like: self.options.like, overflow }
     }
 
     fn job(
@@ -360,18 +377,13 @@ impl<'a> Run<'a> {
         if self.there[index] || (self.options.output.in_place && self.stays(job, writer)?) {
             return Ok(());
         }
-        let mut tallies: Vec<_> = own_cast(job).into_iter().collect();
+        let mut losses: Vec<_> = own_cast(job).into_iter().collect();
         for tile in tiles.start..tiles.end.min(job.tiles.count()) {
-            self.tile(job, tile, writer, buffers, &mut tallies)
+            self.tile(job, tile, writer, buffers, &mut losses)
                 .map_err(|error| error.in_tensor(&self.blueprint.manifest.tensors[job.output].name))?;
         }
-        let mut totals = self.tallies[index].lock().unwrap_or_else(PoisonError::into_inner);
-        for (pair, tally) in tallies {
-            match totals.iter_mut().find(|(known, _)| *known == pair) {
-                Some((_, total)) => total.merge(&tally),
-                None => totals.push((pair, tally)),
-            }
-        }
+        let mut totals = self.losses[index].lock().unwrap_or_else(PoisonError::into_inner);
+        losses.into_iter().for_each(|(pair, losses)| Losses::add(&mut totals, pair, &losses));
         Ok(())
     }
 
@@ -396,7 +408,7 @@ impl<'a> Run<'a> {
         tile: u64,
         writer: &dyn CheckpointWriter,
         buffers: &mut Buffers<'a>,
-        tallies: &mut Vec<(CastPair, Tally)>,
+        losses: &mut Vec<(CastPair, Losses)>,
     ) -> Result<()> {
         let runs = job.tiles.runs(tile);
         let count: u64 = runs.iter().map(|(_, count, _)| count).sum();
@@ -412,14 +424,14 @@ impl<'a> Run<'a> {
             None => &*source,
             Some(pair) => {
                 let output = output.bytes((count * job.written) as usize, 0);
-                let counted = cast::cast(pair, self.overflow(), source, output);
+                let lost = Losses::from(cast::cast_and_compare(pair, self.rule(), source, output));
                 // The cast of the job itself is the first of its list.
-                tallies.iter_mut().take(1).for_each(|(_, tally)| tally.merge(&counted));
+                losses.iter_mut().take(1).for_each(|(_, total)| total.merge(&lost));
                 &*output
             }
         };
-        tallies.extend(reader.take_casts());
-        if tallies.iter().any(|(pair, tally)| refused(*pair, self.options.on_overflow, tally) > 0) {
+        losses.extend(reader.take_casts());
+        if losses.iter().any(|(pair, lost)| refused(*pair, self.options.on_overflow, &lost.tally) > 0) {
             self.lost.store(true, Ordering::Relaxed);
         }
         if !self.lost.load(Ordering::Relaxed) {
@@ -448,7 +460,7 @@ impl<'a> Run<'a> {
     }
 
     /// Compares the checksums of what passed with what was stored.
-    fn checks_passed(&self) -> Result<()> {
+    pub(crate) fn checks_passed(&self) -> Result<()> {
         let mut unread = vec![false; self.blueprint.checks.len()];
         for (job, there) in self.blueprint.jobs.iter().zip(self.there) {
             job.check.into_iter().for_each(|check| unread[check] = *there);
@@ -476,18 +488,25 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// What the last cast of each job lost.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (&'a Job, Losses)> {
+        let own = |losses: &Mutex<Vec<(CastPair, Losses)>>| {
+            losses.lock().unwrap_or_else(PoisonError::into_inner).first().map(|(_, losses)| *losses)
+        };
+        self.blueprint.jobs.iter().zip(&self.losses).filter_map(move |(job, losses)| Some((job, own(losses)?)))
+    }
+
     /// The counts of all casts, in output order.
     fn casts(&self, resolved: &Resolved) -> Result<Vec<CastReport>> {
         let mut casts: Vec<(usize, CastReport)> = Vec::new();
-        for (job, tally) in self.blueprint.jobs.iter().zip(&self.tallies) {
+        for (job, losses) in self.blueprint.jobs.iter().zip(&self.losses) {
             let name = &resolved.outputs[job.output].name;
-            for (at, (pair, tally)) in tally.lock().unwrap_or_else(PoisonError::into_inner).iter().enumerate() {
+            for (at, (pair, lost)) in losses.lock().unwrap_or_else(PoisonError::into_inner).iter().enumerate() {
                 // Roundings within a value are told where they lost something.
-                if (at > 0 || job.cast.is_none()) && *tally == Tally::default() {
+                if (at > 0 || job.cast.is_none()) && lost.tally == Tally::default() {
                     continue;
                 }
-                let (name, from, to) = (name.clone(), pair.from(), pair.to());
-                casts.push((job.output, CastReport { name, from, to, tally: *tally }));
+                casts.push((job.output, lost.report(name, *pair)));
             }
         }
         casts.sort_by_key(|(output, cast)| (*output, cast.from, cast.to));
@@ -496,53 +515,13 @@ impl<'a> Run<'a> {
             let same = *output == *kept && (cast.from, cast.to) == (into.from, into.to);
             if same {
                 into.tally.merge(&cast.tally);
+                into.deviation.merge(&cast.deviation);
             }
             same
         });
         let casts: Vec<_> = casts.into_iter().map(|(_, cast)| cast).collect();
         let lost = self.lost.load(Ordering::Relaxed);
         if lost { Err(overflowed(&casts, self.options.on_overflow)) } else { Ok(casts) }
-    }
-
-    /// Calls `work` for `0..count` from all workers; the first error stops them.
-    fn parallel<B>(
-        &self,
-        count: usize,
-        buffers: impl Fn() -> B + Sync,
-        work: impl Fn(&mut B, usize) -> Result<()> + Sync,
-    ) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-        let worker = || {
-            let mut own = buffers();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= count {
-                    return;
-                }
-                if let Err(error) = work(&mut own, at) {
-                    next.store(count, Ordering::Relaxed);
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    if failed.as_ref().is_none_or(|(first, _)| at < *first) {
-                        *failed = Some((at, error));
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let others = self.options.threads.clamp(1, count.max(1)) - 1;
-            // Where the system gives no more threads, those that there are do the work.
-            for _ in 0..others {
-                if std::thread::Builder::new().spawn_scoped(scope, worker).is_err() {
-                    break;
-                }
-            }
-            worker();
-        });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
-        }
     }
 }
 
@@ -553,20 +532,20 @@ struct Buffers<'a> {
 }
 
 /// The cast at the end of a job, with nothing counted yet.
-fn own_cast(job: &Job) -> Option<(CastPair, Tally)> {
-    job.cast.map(|pair| (pair, Tally::default()))
+fn own_cast(job: &Job) -> Option<(CastPair, Losses)> {
+    job.cast.map(|pair| (pair, Losses::default()))
 }
 
-/// How many of the counted values a policy does not allow: all that overflow under `Error`; under `Inf` those for which
-/// the target has no infinity or NaN; and NaN where the target has none, unless it may saturate.
-fn refused(pair: CastPair, policy: OnOverflow, tally: &Tally) -> u64 {
+/// How many of the counted values a policy does not allow: all that overflow under `Error` and `Keep`; under `Inf`
+/// those for which the target has no infinity or NaN; and NaN where the target has none, unless it may saturate.
+pub(crate) fn refused(pair: CastPair, policy: OnOverflow, tally: &Tally) -> u64 {
     let to = pair.to();
     let finite_only =
         matches!(to.class(), Class::Int | Class::UInt) || matches!(to, DType::F4E2m1 | DType::F6E2m3 | DType::F6E3m2);
     match policy {
         OnOverflow::Saturate => 0,
-        OnOverflow::Error | OnOverflow::Inf if finite_only => tally.overflow + tally.nan,
-        OnOverflow::Error => tally.overflow,
+        OnOverflow::Error | OnOverflow::Inf | OnOverflow::Keep if finite_only => tally.overflow + tally.nan,
+        OnOverflow::Error | OnOverflow::Keep => tally.overflow,
         OnOverflow::Inf => 0,
     }
 }
@@ -584,8 +563,10 @@ fn overflowed(casts: &[CastReport], policy: OnOverflow) -> Error {
         list.push(format!("and {} more", bad.len() - SHOWN));
     }
     let (value, tensor) = (plural(values, "value"), plural(bad.len() as u64, "tensor"));
-    Error::request(format!("{value} in {tensor} are out of range: {}; nothing was written", list.join(", ")))
-        .help("--on-overflow inf or saturate writes them, --dtype bf16 or an exception NAME=f32 keeps them")
+    Error::request(format!("{value} in {tensor} are out of range: {}; nothing was written", list.join(", "))).help(
+        "--on-overflow inf or saturate writes them, keep leaves these tensors as they are; or choose another \
+             --dtype, for all or for NAME=f32",
+    )
 }
 
 fn plural(count: u64, noun: &str) -> String {

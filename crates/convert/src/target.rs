@@ -176,6 +176,26 @@ fn change_of_dense(from: DType, to: DType, packing: Packing) -> Option<Change> {
     CastPair::new(from, to).filter(|_| to.element_bytes(packing).is_some()).map(Change::Cast)
 }
 
+/// Leaves a tensor in the dtype it has.
+///
+/// # Errors
+/// `Request` where the target cannot hold that.
+pub(crate) fn uncast(output: &mut OutputSpec, inputs: Inputs<'_>, target: &Target) -> Result<()> {
+    let refused = || {
+        let message = format!("{:?} overflows, and a {} cannot hold {}", output.name, target.name, output.from);
+        Error::request(message).help("--on-overflow inf or saturate writes it, --exclude leaves it out")
+    };
+    let (to, packing) = home(output.from, target).ok_or_else(refused)?;
+    let change = match output.value.entry() {
+        Some(origin) => change(inputs.entry(origin), to, packing),
+        None => change_of_dense(output.from, to, packing),
+    };
+    let bytes = to.bytes(output.shape.elements(), packing);
+    (output.change, output.bytes) = change.zip(bytes).ok_or_else(refused)?;
+    (output.to, output.packing) = (to, packing);
+    Ok(())
+}
+
 /// The dtype under which the target holds `dtype` without loss: itself, or for quantized and narrow integers the
 /// plain integer of the same value.
 fn home(dtype: DType, target: &Target) -> Option<(DType, Packing)> {

@@ -9,4 +9,5 @@ pub mod cast;
 pub mod checksum;
 pub mod pack;
 pub mod strided;
+pub mod summary;
 pub mod swap;

@@ -27,6 +27,10 @@ pub(crate) enum Verb {
     Plan(PlanArgs),
     /// Write the index of a sharded set anew, from what its files hold: weightlift reindex DIR
     Reindex(ReindexArgs),
+    /// Sum up the values of tensors, and what a cast would take from them: weightlift stats CKPT --as f16
+    Stats(StatsArgs),
+    /// Measure how fast this machine casts and copies, next to memcpy; takes less than a minute
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -123,6 +127,48 @@ impl From<Names> for weightlift::Names {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// The checkpoint to read
+    pub(crate) checkpoint: PathBuf,
+    /// Only tensors that a pattern selects: a name, a glob (* ** ? {a,b}), /regex/, or a part of the name
+    pub(crate) patterns: Vec<String>,
+    #[command(flatten)]
+    pub(crate) open: OpenArgs,
+    /// Tell what a cast of every floating-point tensor to this dtype would lose
+    #[arg(long = "as", value_name = "DTYPE", value_parser = dtype)]
+    pub(crate) cast: Option<weightlift::DType>,
+    /// Whose bits the cast of --as gives
+    #[arg(long, value_enum, value_name = "MANNER", default_value_t = Like::Exact, requires = "cast")]
+    pub(crate) like: Like,
+    /// Do not verify the checksums stored in the input
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Number of worker threads [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Print JSON (schema weightlift.stats/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Bytes that a thread reads and writes in one pass over memory
+    #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, default_value = "96MiB")]
+    pub(crate) size: u64,
+    /// Number of threads of the last column [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Print JSON (schema weightlift.bench/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn dtype(name: &str) -> Result<weightlift::DType, String> {
+    name.parse().map_err(|error: weightlift_core::UnknownDType| error.to_string())
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
     /// The checkpoint to edit, others that steps read (PATH or WORD=PATH: their tensors are called WORD::NAME), and
     /// last the checkpoint to write; its extension chooses the format: .pt .pth .bin, .safetensors, .npz, .ckpt or none
@@ -206,6 +252,13 @@ pub(crate) struct ConvertArgs {
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
     pub(crate) on_overflow: OnOverflow,
+    /// Multiply 8-bit weights that become wider floats with the scales beside them (weight_scale, scale_weight,
+    /// weight_scale_inv, ...), and leave out the scales
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) apply_scales: bool,
+    /// Whose bits a cast gives: exact rounds once; the others do what these programs do
+    #[arg(long, value_enum, value_name = "MANNER", default_value_t = Like::Exact, help_heading = "Output and checks")]
+    pub(crate) like: Like,
     /// Write a set of files of at most this size (5GB, 512MiB): safetensors with its index, or TensorFlow data files
     #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
     pub(crate) shard_size: Option<u64>,
@@ -366,6 +419,31 @@ pub(crate) enum OnOverflow {
     Inf,
     /// The largest finite value
     Saturate,
+    /// The tensor stays in its dtype; every tensor to cast is read once more, to measure it
+    Keep,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Like {
+    /// One rounding, to nearest, ties to even
+    Exact,
+    /// PyTorch's
+    Torch,
+    /// TensorFlow's
+    Tf,
+    /// NumPy's with ml_dtypes
+    Numpy,
+}
+
+impl From<Like> for weightlift::Like {
+    fn from(like: Like) -> weightlift::Like {
+        match like {
+            Like::Exact => weightlift::Like::Exact,
+            Like::Torch => weightlift::Like::Torch,
+            Like::Tf => weightlift::Like::TensorFlow,
+            Like::Numpy => weightlift::Like::NumPy,
+        }
+    }
 }
 
 impl From<OnOverflow> for weightlift::OnOverflow {
@@ -374,6 +452,7 @@ impl From<OnOverflow> for weightlift::OnOverflow {
             OnOverflow::Error => weightlift::OnOverflow::Error,
             OnOverflow::Inf => weightlift::OnOverflow::Inf,
             OnOverflow::Saturate => weightlift::OnOverflow::Saturate,
+            OnOverflow::Keep => weightlift::OnOverflow::Keep,
         }
     }
 }

@@ -7,7 +7,9 @@ use super::steps::Given;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use weightlift::{Carried, CastReport, LeftOut, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words};
+use weightlift::{
+    Carried, CastReport, LeftOut, OnOverflow, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words,
+};
 use weightlift_io::Commit;
 
 /// Converts, and says what was done.
@@ -47,7 +49,9 @@ pub(crate) fn plan(
     }
     let memory = weightlift::planned_memory(&resolved, save.options.threads);
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &plan_to_json(&resolved, target.id, memory))?;
+        let mut json = plan_to_json(&resolved, target.id, memory);
+        json["measured"] = measured(&resolved, &save).map(|(t, bytes)| json!({"tensors": t, "bytes": bytes})).into();
+        serde_json::to_writer_pretty(&mut *out, &json)?;
         return Ok(writeln!(out)?);
     }
     print_plan(&resolved, out)?;
@@ -62,11 +66,20 @@ pub(crate) fn plan(
     for line in left_out.chain(resolved.notes.iter().map(note_line)) {
         writeln!(out, "{}", show::plain(&line))?;
     }
+    if let Some((tensors, bytes)) = measured(&resolved, &save) {
+        let (tensors, bytes) = (show::count(tensors, "tensor"), show::bytes(bytes));
+        writeln!(out, "  measure   {tensors}, {bytes}, read twice: those that overflow keep their dtype")?;
+    }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
     if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
     }
     Ok(())
+}
+
+/// Tensors and bytes that are read by a measuring pass, where there is one.
+fn measured(resolved: &Resolved, save: &SaveOptions) -> Option<(usize, u64)> {
+    (save.options.on_overflow == OnOverflow::Keep).then(|| resolved.measured())
 }
 
 fn words(args: &ConvertArgs) -> Words {
@@ -123,6 +136,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
         ..SaveOptions::default()
     };
     save.options.on_overflow = args.on_overflow.into();
+    save.options.like = args.like.into();
     save.options.verify = !args.no_verify;
     save.options.replace = args.force;
     save.options.shard_size = args.shard_size;
@@ -135,7 +149,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
     (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
-    Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
+    Ok((opened, plan.allow_unmatched(args.allow_unmatched).apply_scales(args.apply_scales), save))
 }
 
 fn dtypes(output: &OutputSpec) -> String {
@@ -165,6 +179,7 @@ fn closing_lines(report: &Report) -> Vec<String> {
     let rate = show::bytes((report.bytes_read as f64 / seconds.max(1e-9)) as u64);
     let mut lines = vec![format!("{path}: {tensors}, {read} read, {written} written in {seconds:.2} s ({rate}/s)")];
     lines.extend(cast_lines(&report.casts));
+    lines.extend(kept_back_line(&report.kept_back));
     if !report.kept.is_empty() {
         let kept: Vec<_> = report.kept.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         lines.push(format!("  as it was {}", kept.join(", ")));
@@ -173,6 +188,7 @@ fn closing_lines(report: &Report) -> Vec<String> {
     lines.extend(not_carried_line(&report.not_carried));
     lines.extend(report.carried.as_ref().map(carried_line));
     lines.extend(report.notes.iter().map(note_line));
+    lines.extend(vanishing_line(report.casts.iter()));
     lines
 }
 
@@ -201,7 +217,7 @@ fn cast_lines(casts: &[CastReport]) -> Vec<String> {
             lost(&these, "became 0", |cast| cast.tally.to_zero),
             lost(&these, "NaN", |cast| cast.tally.nan),
         ];
-        let losses: Vec<_> = losses.into_iter().flatten().collect();
+        let losses: Vec<_> = losses.into_iter().flatten().chain(errors(&these)).collect();
         let losses = if losses.is_empty() { String::new() } else { format!("; {}", losses.join("; ")) };
         format!("  cast      {} {from} -> {to}{losses}", these.len())
     };
@@ -214,6 +230,45 @@ fn lost(casts: &[&CastReport], what: &str, count: impl Fn(&CastReport) -> u64) -
     let names: Vec<_> = hit.iter().map(|cast| format!("{} ({})", cast.name, count(cast))).collect();
     let noun = if total == 1 { "value" } else { "values" };
     (total > 0).then(|| format!("{total} {noun} {what}: {}", show::some(names.iter().map(String::as_str), 3)))
+}
+
+/// The largest errors, with the tensors that have them.
+fn errors(casts: &[&CastReport]) -> Option<String> {
+    let largest = |of: fn(&CastReport) -> f64| {
+        let cast = casts.iter().copied().max_by(|a, b| of(a).total_cmp(&of(b)).then(std::cmp::Ordering::Greater))?;
+        (of(cast) > 0.0).then(|| format!("{} in {}", show::number(of(cast)), cast.name))
+    };
+    let absolute = largest(|cast| cast.deviation.absolute)?;
+    let relative = largest(|cast| cast.deviation.relative).map_or(String::new(), |text| format!(", relative {text}"));
+    Some(format!("largest error {absolute}{relative}"))
+}
+
+/// The line that names tensors of which a good part became zero.
+pub(super) fn vanishing_line<'a>(casts: impl Iterator<Item = &'a CastReport>) -> Option<String> {
+    let names: Vec<String> = casts.filter(|cast| cast.vanishes()).map(vanished).collect();
+    let line = format!(
+        "  note      more than 1% of the values other than 0 became 0 in {}: {}",
+        show::count(names.len(), "tensor"),
+        show::some(names.iter().map(String::as_str), 10)
+    );
+    (!names.is_empty()).then_some(line)
+}
+
+/// A name and the share of its values that became zero.
+fn vanished(cast: &CastReport) -> String {
+    let values = cast.deviation.numbers - cast.deviation.zeros;
+    let percent = cast.tally.to_zero as f64 * 100.0 / values.max(1) as f64;
+    format!("{} ({percent:.1}%)", cast.name)
+}
+
+/// The line that names the tensors which were not cast because they would have overflowed.
+fn kept_back_line(kept_back: &[CastReport]) -> Option<String> {
+    let name = |cast: &CastReport| {
+        format!("{} ({} of {} to {})", cast.name, cast.tally.overflow + cast.tally.nan, cast.from, cast.to)
+    };
+    let names: Vec<String> = kept_back.iter().map(name).collect();
+    let (tensors, some) = (show::count(names.len(), "tensor"), show::some(names.iter().map(String::as_str), 5));
+    (!names.is_empty()).then(|| format!("  not cast  {tensors} with values out of range: {some}"))
 }
 
 /// A line for each reason.
@@ -272,18 +327,23 @@ fn plan_to_json(resolved: &Resolved, format: &str, memory: u64) -> Value {
     })
 }
 
+/// A cast and all it took.
+pub(super) fn cast_to_json(cast: &CastReport) -> Value {
+    json!({
+        "name": cast.name,
+        "from": cast.from.name(),
+        "to": cast.to.name(),
+        "overflow": cast.tally.overflow,
+        "to_zero": cast.tally.to_zero,
+        "subnormal": cast.tally.subnormal,
+        "nan": cast.tally.nan,
+        "absolute_error": show::json_number(cast.deviation.absolute),
+        "relative_error": show::json_number(cast.deviation.relative),
+        "vanishes": cast.vanishes(),
+    })
+}
+
 fn report_to_json(report: &Report) -> Value {
-    let cast = |cast: &CastReport| {
-        json!({
-            "name": cast.name,
-            "from": cast.from.name(),
-            "to": cast.to.name(),
-            "overflow": cast.tally.overflow,
-            "to_zero": cast.tally.to_zero,
-            "subnormal": cast.tally.subnormal,
-            "nan": cast.tally.nan,
-        })
-    };
     let file = |(path, bytes): &(std::path::PathBuf, u64)| json!({"path": path.display().to_string(), "bytes": bytes});
     let kept = |(dtype, count): &(weightlift::DType, usize)| json!({"dtype": dtype.name(), "tensors": count});
     json!({
@@ -293,7 +353,8 @@ fn report_to_json(report: &Report) -> Value {
         "bytes_read": report.bytes_read,
         "bytes_written": report.bytes_written(),
         "seconds": report.elapsed.as_secs_f64(),
-        "casts": report.casts.iter().map(cast).collect::<Vec<_>>(),
+        "casts": report.casts.iter().map(cast_to_json).collect::<Vec<_>>(),
+        "kept_back": report.kept_back.iter().map(cast_to_json).collect::<Vec<_>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&report.left_out),
         "not_carried": report.not_carried,

@@ -6,6 +6,7 @@ use super::args::{LsArgs, Sort};
 use super::show::{self, Align};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::path::Path;
 use weightlift::{Catalog, DType, Data, Entry, Extent, Opened, Pattern};
 
 /// Lists a checkpoint.
@@ -26,21 +27,25 @@ pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     print(&opened, &chosen, args.partitions, out)
 }
 
-fn choose<'a>(args: &LsArgs, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Entry>> {
-    let mut chosen: Vec<&Entry> = catalog.entries.iter().collect();
-    if !args.patterns.is_empty() {
-        let names = catalog.entries.iter().map(|entry| entry.name.as_str());
-        let mut wanted = vec![false; catalog.entries.len()];
-        for text in &args.patterns {
-            let pattern = Pattern::new(text)?;
-            let found = pattern.select_or_contains(names.clone());
-            if found.is_empty() {
-                return Err(pattern.unmatched("the pattern", names).in_file(&args.checkpoint).into());
-            }
-            found.into_iter().for_each(|at| wanted[at] = true);
+/// Which entries the patterns select, a part of a name included; all of them without a pattern.
+pub(super) fn selected(patterns: &[String], catalog: &Catalog, checkpoint: &Path) -> anyhow::Result<Vec<bool>> {
+    let names = catalog.entries.iter().map(|entry| entry.name.as_str());
+    let mut wanted = vec![patterns.is_empty(); catalog.entries.len()];
+    for text in patterns {
+        let pattern = Pattern::new(text)?;
+        let found = pattern.select_or_contains(names.clone());
+        if found.is_empty() {
+            return Err(pattern.unmatched("the pattern", names).in_file(checkpoint).into());
         }
-        chosen = chosen.into_iter().zip(wanted).filter_map(|(entry, wanted)| wanted.then_some(entry)).collect();
+        found.into_iter().for_each(|at| wanted[at] = true);
     }
+    Ok(wanted)
+}
+
+fn choose<'a>(args: &LsArgs, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Entry>> {
+    let wanted = selected(&args.patterns, catalog, &args.checkpoint)?;
+    let mut chosen: Vec<&Entry> =
+        catalog.entries.iter().zip(wanted).filter_map(|(entry, wanted)| wanted.then_some(entry)).collect();
     match args.sort {
         Sort::File => {}
         Sort::Name => chosen.sort_by(|a, b| a.name.cmp(&b.name)),

@@ -4,12 +4,14 @@
 //! input or output.
 
 mod args;
+mod bench;
 mod cat;
 mod convert;
 mod ls;
 mod progress;
 mod reindex;
 mod show;
+mod stats;
 mod steps;
 
 use args::{Cli, Verb};
@@ -54,6 +56,8 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
         Verb::Convert(args) => convert::run(args, &Given::in_order(sub), out),
         Verb::Plan(args) => convert::plan(&args.convert, &Given::in_order(sub), args.output.as_deref(), out),
         Verb::Reindex(args) => reindex::run(args, out),
+        Verb::Stats(args) => stats::run(args, out),
+        Verb::Bench(args) => bench::run(args, out),
     }
 }
 

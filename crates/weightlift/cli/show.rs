@@ -55,6 +55,37 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A number with six significant digits.
+pub(crate) fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let text = if (1e-4..1e6).contains(&magnitude) {
+        let before = magnitude.log10().floor() as i32;
+        format!("{value:.*}", (5 - before).max(0) as usize)
+    } else {
+        let text = format!("{value:.5e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", trimmed(digits));
+    };
+    trimmed(&text).to_owned()
+}
+
+/// Without zeros that say nothing.
+fn trimmed(digits: &str) -> &str {
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
+}
+
+/// A number for JSON, which has neither NaN nor infinities.
+pub(crate) fn json_number(value: f64) -> serde_json::Value {
+    match value {
+        finite if finite.is_finite() => serde_json::json!(finite),
+        nan if nan.is_nan() => "NaN".into(),
+        infinite => if infinite > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+    }
+}
+
 /// At most `most` of the names, then how many more there are.
 pub(crate) fn some<'a>(names: impl ExactSizeIterator<Item = &'a str>, most: usize) -> String {
     let rest = names.len().saturating_sub(most);

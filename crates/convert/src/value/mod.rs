@@ -8,6 +8,7 @@ mod layout;
 mod merge;
 mod read;
 mod rows;
+mod scaled;
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ enum Kind {
     Patch { base: Value, axes: Vec<Run>, with: Value },
     /// Every element cast.
     Cast(Value, CastPair),
+    /// Every element times the number of the scale for its block; so many positions of each axis are a block.
+    Scaled { of: Value, scale: Value, blocks: Vec<u64> },
     /// Each value times its weight, added in order.
     Sum(Vec<(Value, f64)>),
     /// The first, where all others have equal bytes.
@@ -95,6 +98,11 @@ impl Value {
         }
     }
 
+    /// Whether it is a weight times its scale.
+    pub(crate) fn is_scaled(&self) -> bool {
+        matches!(self.0.kind, Kind::Scaled { .. })
+    }
+
     /// Whether both are the same node.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
@@ -120,6 +128,7 @@ impl Value {
             Kind::Concat(parts, _) | Kind::Agree(parts) => parts.iter().collect(),
             Kind::Rows { base, from, .. } => vec![base, from],
             Kind::Patch { base, with, .. } => vec![base, with],
+            Kind::Scaled { of, scale, .. } => vec![of, scale],
             Kind::Sum(parts) => parts.iter().map(|(value, _)| value).collect(),
         }
     }

@@ -3,6 +3,7 @@
 use super::fill::gaussian;
 use super::merge::arithmetic;
 use super::{Kind, Value};
+use crate::report::Losses;
 use crate::selection::Run;
 use crate::tiles::{each_index, flat_runs};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weightlift_core::{Checkpoint, DType, Error, Files, Layout, Origin, Region, Result, Shape};
 use weightlift_io::{Scratch, Sources, place, read_box};
 use weightlift_kernels::average;
-use weightlift_kernels::cast::{self, CastPair, Overflow, Tally};
+use weightlift_kernels::cast::{self, CastPair, Rule};
 use weightlift_kernels::strided;
 
 /// Bytes that are read at once where a value is not asked for by tiles.
@@ -31,21 +32,21 @@ impl<'a> Source<'a> {
 /// Reads boxes of values: what one worker needs for it.
 pub(crate) struct Reader<'a> {
     inputs: &'a [Source<'a>],
-    overflow: Overflow,
+    rule: Rule,
     scratch: Scratch,
     /// Buffers that are free for the next box.
     buffers: Vec<Vec<u8>>,
     /// What casts within values did since it was last taken.
-    casts: Vec<(CastPair, Tally)>,
+    casts: Vec<(CastPair, Losses)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(inputs: &'a [Source<'a>], overflow: Overflow) -> Reader<'a> {
-        Reader { inputs, overflow, scratch: Scratch::default(), buffers: Vec::new(), casts: Vec::new() }
+    pub(crate) fn new(inputs: &'a [Source<'a>], rule: impl Into<Rule>) -> Reader<'a> {
+        Reader { inputs, rule: rule.into(), scratch: Scratch::default(), buffers: Vec::new(), casts: Vec::new() }
     }
 
     /// What casts within values did since this was last asked.
-    pub(crate) fn take_casts(&mut self) -> Vec<(CastPair, Tally)> {
+    pub(crate) fn take_casts(&mut self) -> Vec<(CastPair, Losses)> {
         std::mem::take(&mut self.casts)
     }
 
@@ -97,19 +98,20 @@ impl<'a> Reader<'a> {
                 self.give_back(source);
                 Ok(())
             }
+            Kind::Scaled { of, scale, blocks } => self.scaled((value, of, scale, blocks), region, out),
             Kind::Sum(parts) => self.sum(value.dtype(), parts, region, out),
             Kind::Agree(parts) => self.equal(parts, region, out),
             Kind::Mean(of, mean) => self.mean(value, of, mean, region, out),
         }
     }
 
-    fn buffer(&mut self, len: u64) -> Vec<u8> {
+    pub(super) fn buffer(&mut self, len: u64) -> Vec<u8> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(len as usize, 0);
         buffer
     }
 
-    fn give_back(&mut self, buffer: Vec<u8>) {
+    pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
         self.buffers.push(buffer);
     }
 
@@ -121,12 +123,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Casts and counts.
-    fn cast(&mut self, pair: CastPair, source: &[u8], out: &mut [u8]) {
-        let tally = cast::cast(pair, self.overflow, source, out);
-        match self.casts.iter_mut().find(|(known, _)| *known == pair) {
-            Some((_, total)) => total.merge(&tally),
-            None => self.casts.push((pair, tally)),
-        }
+    pub(super) fn cast(&mut self, pair: CastPair, source: &[u8], out: &mut [u8]) {
+        let losses = cast::cast_and_compare(pair, self.rule, source, out).into();
+        Losses::add(&mut self.casts, pair, &losses);
     }
 
     fn normal(&mut self, value: &Value, region: &Region, (std, seed): (f64, u64), out: &mut [u8]) -> Result<()> {
@@ -300,7 +299,7 @@ impl<'a> Reader<'a> {
             self.read(value, region, &mut source)?;
             if let Some(pair) = up {
                 term.resize(wide_len as usize, 0);
-                cast::cast(pair, self.overflow, &source, &mut term);
+                cast::cast(pair, self.rule, &source, &mut term);
             }
             let term = if up.is_some() { &term } else { &source };
             let add = if at == 0 { average::scale } else { average::scale_add };
@@ -368,7 +367,7 @@ impl<'a> Reader<'a> {
             let numbers = match CastPair::new(of.dtype(), DType::F64).filter(|_| of.dtype() != DType::F64) {
                 Some(pair) => {
                     wide.resize((count * width * 8) as usize, 0);
-                    cast::cast(pair, self.overflow, &source, &mut wide);
+                    cast::cast(pair, self.rule, &source, &mut wide);
                     &wide
                 }
                 None => &source,

@@ -43,14 +43,19 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod deviation;
 mod format;
+mod like;
 mod limits;
 mod portable;
 mod scalar;
 #[cfg(test)]
 mod tests;
 
+pub use deviation::{Deviation, cast_and_compare, deviation, deviation_in};
 use format::Element;
+pub use like::Like;
+pub(crate) use portable::Reader;
 use weightlift_core::DType;
 
 /// Two dtypes between which a cast is defined.
@@ -107,6 +112,22 @@ pub enum Overflow {
     Saturate,
 }
 
+/// How a cast decides: whose bits, and what becomes of values beyond the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// Whose bits.
+    pub like: Like,
+    /// What to write for values beyond the target.
+    pub overflow: Overflow,
+}
+
+impl From<Overflow> for Rule {
+    /// The definition.
+    fn from(overflow: Overflow) -> Rule {
+        Rule { like: Like::Exact, overflow }
+    }
+}
+
 /// What a cast took from its source, in numbers; the [module](self) says when each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -137,7 +158,7 @@ pub enum Room {
     Scalar,
     /// Plain loops, for every processor.
     Portable,
-    /// x86-64 with AVX2 and F16C.
+    /// x86-64 with AVX2, F16C and FMA.
     Avx2,
 }
 
@@ -157,7 +178,9 @@ impl Room {
         match self {
             Room::Scalar | Room::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Room::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
+            Room::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("fma")
+            }
             #[cfg(not(target_arch = "x86_64"))]
             Room::Avx2 => false,
         }
@@ -169,31 +192,46 @@ impl Room {
 ///
 /// # Panics
 /// If the lengths are not those of one and the same number of elements.
-pub fn cast(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
-    cast_in(Room::best(), pair, overflow, src, dst)
+pub fn cast(pair: CastPair, rule: impl Into<Rule>, src: &[u8], dst: &mut [u8]) -> Tally {
+    cast_in(Room::best(), pair, rule, src, dst)
 }
 
 /// [`cast`] in a given room, or in the definition's where that one is not available or has no loop for the pair.
 ///
 /// # Panics
 /// As [`cast`].
-pub fn cast_in(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
-    let (Some(from), Some(to)) = (Element::of(pair.from), Element::of(pair.to)) else { return Tally::default() };
-    let whole = src.len().is_multiple_of(from.size()) && dst.len().is_multiple_of(to.size());
-    let (elements, room_for) = (src.len() / from.size(), dst.len() / to.size());
-    assert!(whole && elements == room_for, "{} bytes of {} for {} of {}", src.len(), pair.from, dst.len(), pair.to);
-    run_fast(room, pair, overflow, src, dst).unwrap_or_else(|| scalar::run(from, to, overflow, src, dst))
+pub fn cast_in(room: Room, pair: CastPair, rule: impl Into<Rule>, src: &[u8], dst: &mut [u8]) -> Tally {
+    let rule = rule.into();
+    let Some((from, to)) = check(pair, src.len(), dst.len()) else { return Tally::default() };
+    let imitated = like::run(room, pair, rule, src, dst);
+    imitated
+        .or_else(|| run_fast(room, pair, rule.overflow, false, src, dst))
+        .unwrap_or_else(|| scalar::run(from, to, rule.overflow, src, dst))
 }
 
-/// The cast in the room's own loop, if it has one for the pair and can be used.
-fn run_fast(room: Room, pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+/// What both sides consist of.
+///
+/// # Panics
+/// If the lengths are not those of one and the same number of elements.
+fn check(pair: CastPair, src: usize, dst: usize) -> Option<(Element, Element)> {
+    let (from, to) = (Element::of(pair.from)?, Element::of(pair.to)?);
+    let whole = src.is_multiple_of(from.size()) && dst.is_multiple_of(to.size());
+    let same = src / from.size() == dst / to.size();
+    assert!(whole && same, "{src} bytes of {} for {dst} of {}", pair.from, pair.to);
+    Some((from, to))
+}
+
+/// The cast in the room's own loop, if it has one for the pair and can be used; `near`: values wider than f32 are
+/// rounded to that first.
+fn run_fast(room: Room, pair: CastPair, overflow: Overflow, near: bool, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
     let pair = pair.of_parts()?;
+    let portable = |dst: &mut [u8]| portable::run(pair, overflow, near, src, dst);
     match room {
         Room::Scalar => None,
-        Room::Portable => portable::run(pair, overflow, src, dst),
+        Room::Portable => portable(dst),
         #[cfg(target_arch = "x86_64")]
-        Room::Avx2 => avx2::run(pair, overflow, src, dst).or_else(|| portable::run(pair, overflow, src, dst)),
+        Room::Avx2 => avx2::run(pair, overflow, near, src, dst).or_else(|| portable(dst)),
         #[cfg(not(target_arch = "x86_64"))]
-        Room::Avx2 => portable::run(pair, overflow, src, dst),
+        Room::Avx2 => portable(dst),
     }
 }

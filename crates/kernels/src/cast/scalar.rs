@@ -56,16 +56,36 @@ impl Tally {
             Loss::Nan => self.nan += times,
         }
     }
+
+    /// Takes back one count.
+    pub(super) fn uncount(&mut self, loss: Loss) {
+        match loss {
+            Loss::Nothing => {}
+            Loss::Overflow => self.overflow -= 1,
+            Loss::ToZero => self.to_zero -= 1,
+            Loss::Subnormal => self.subnormal -= 1,
+            Loss::Nan => self.nan -= 1,
+        }
+    }
 }
 
 /// The code of the number `code` stands for, in another coding.
 pub(super) const fn convert(from: &Coding, to: &Coding, overflow: Overflow, code: u64) -> (u64, Loss) {
-    let number = match from {
+    encode(to, decode(from, code), overflow)
+}
+
+/// The number a code stands for.
+pub(super) const fn decode(from: &Coding, code: u64) -> Number {
+    match from {
         Coding::Float(float) => decode_float(float, code),
         Coding::Scale => decode_scale(code),
         Coding::Int { bits, signed } => decode_int(*bits, *signed, code),
         Coding::Bool => Number::whole(false, (code != 0) as u64),
-    };
+    }
+}
+
+/// The code nearest to a number.
+pub(super) const fn encode(to: &Coding, number: Number, overflow: Overflow) -> (u64, Loss) {
     match to {
         Coding::Float(float) => encode_float(float, number, overflow),
         Coding::Scale => encode_scale(number, overflow),
@@ -121,7 +141,7 @@ pub(super) const fn encode_float(to: &Float, number: Number, overflow: Overflow)
 }
 
 /// The nearest magnitude, ties to even, as if exponents had no end.
-const fn round(to: &Float, significand: u64, exponent: i32) -> u64 {
+pub(super) const fn round(to: &Float, significand: u64, exponent: i32) -> u64 {
     if significand == 0 {
         return 0;
     }
@@ -148,7 +168,7 @@ const fn shift_right_rounding(value: u64, shift: i32) -> u64 {
 }
 
 /// Sign and upper payload bits as far as the target has them, and quiet; 0 in a target without NaN.
-const fn nan_code(to: &Float, sign: u64, payload: u64) -> u64 {
+pub(super) const fn nan_code(to: &Float, sign: u64, payload: u64) -> u64 {
     match to.special {
         Special::Infinity => sign | to.infinity() | (payload | QUIET) >> (64 - to.fraction_bits),
         Special::NanAtTop => sign | (to.sign() - 1),
@@ -180,6 +200,16 @@ const fn decode_scale(code: u64) -> Number {
 /// power but below the next goes up to that, and the least stands for all below it. Zero and negative numbers are
 /// beyond the format, on its lower side.
 const fn encode_scale(number: Number, overflow: Overflow) -> (u64, Loss) {
+    encode_power(number, overflow, true)
+}
+
+/// Scales by the nearest power instead, half way up.
+pub(super) const fn encode_nearest_scale(number: Number, overflow: Overflow) -> (u64, Loss) {
+    encode_power(number, overflow, false)
+}
+
+/// `up`: whatever is above the least power goes up.
+const fn encode_power(number: Number, overflow: Overflow, up: bool) -> (u64, Loss) {
     let (significand, exponent) = match number.magnitude {
         Magnitude::Nan { .. } => return (SCALE_NAN, Loss::Nan),
         Magnitude::Infinity => (1, i32::MAX / 2),
@@ -193,7 +223,7 @@ const fn encode_scale(number: Number, overflow: Overflow) -> (u64, Loss) {
     let rest = digits << 1;
     let code = match power {
         ..0 => 0,
-        0 => (rest > 0) as i32,
+        0 if up => (rest > 0) as i32,
         _ => power + (rest >= 1 << 63) as i32,
     };
     match (code < SCALE_NAN as i32, overflow) {
@@ -253,16 +283,33 @@ const fn encode_bool(number: Number) -> (u64, Loss) {
 /// All of `src` into `dst`, whose lengths the dispatcher has checked. A real number becomes a complex one without an
 /// imaginary part; complex ones go part by part.
 pub(super) fn run(from: Element, to: Element, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Tally {
+    let stride = if from.numbers == to.numbers { to.bytes } else { to.size() };
+    run_with(from, to, stride, src, dst, |code| convert(&from.coding, &to.coding, overflow, code))
+}
+
+/// The same by any rule for one number; each takes `stride` bytes of the target, zeros behind its own.
+pub(super) fn run_with(
+    from: Element,
+    to: Element,
+    stride: usize,
+    src: &[u8],
+    dst: &mut [u8],
+    convert: impl Fn(u64) -> (u64, Loss),
+) -> Tally {
     let mut tally = Tally::default();
-    let target = if from.numbers == to.numbers { to.bytes } else { to.size() };
-    for (source, target) in src.chunks_exact(from.bytes).zip(dst.chunks_exact_mut(target)) {
-        let mut code = [0; 8];
-        code[..source.len()].copy_from_slice(source);
-        let (code, loss) = convert(&from.coding, &to.coding, overflow, u64::from_le_bytes(code));
+    for (source, target) in src.chunks_exact(from.bytes).zip(dst.chunks_exact_mut(stride)) {
+        let (code, loss) = convert(load(source));
         let (number, imaginary) = target.split_at_mut(to.bytes);
         number.copy_from_slice(&code.to_le_bytes()[..to.bytes]);
         imaginary.fill(0);
         tally.count(loss, 1);
     }
     tally
+}
+
+/// A code from its little-endian bytes.
+pub(super) fn load(bytes: &[u8]) -> u64 {
+    let mut code = [0; 8];
+    code[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(code)
 }

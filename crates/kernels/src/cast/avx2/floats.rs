@@ -43,6 +43,22 @@ impl Source for F64Room {
     }
 }
 
+/// f64 by way of the nearest f32.
+pub(super) struct F64NearRoom;
+
+impl Source for F64NearRoom {
+    const FORMAT: Float = F64;
+    const BYTES: usize = 8;
+
+    #[target_feature(enable = "avx2,f16c")]
+    #[inline]
+    unsafe fn load(from: *const u8) -> __m256i {
+        // SAFETY: the caller vouches for eight elements, which are two vectors of four.
+        let (low, high) = unsafe { (_mm256_loadu_pd(from.cast()), _mm256_loadu_pd(from.add(32).cast())) };
+        _mm256_set_m128i(round_to_nearest(high), round_to_nearest(low))
+    }
+}
+
 impl Source for F32Room {
     const FORMAT: Float = F32;
     const BYTES: usize = 4;
@@ -158,6 +174,21 @@ fn round_to_odd(value: __m256d) -> __m128i {
     let even = _mm_sub_epi32(_mm_and_si128(near, _mm_set1_epi32(1)), _mm_set1_epi32(1));
     let step = _mm_and_si128(_mm_sub_epi32(minus, plus), even);
     _mm_add_epi32(near, step)
+}
+
+/// The nearest f32 of four f64, but zero and infinity only of values that are that: elsewhere its neighbour stands for
+/// it, which becomes the same in every target and shows what was lost.
+#[target_feature(enable = "avx2,f16c")]
+#[inline]
+fn round_to_nearest(value: __m256d) -> __m128i {
+    let near = _mm_castps_si128(_mm256_cvtpd_ps(value));
+    let magnitude = _mm256_andnot_pd(_mm256_set1_pd(-0.0), value);
+    let finite = narrow_mask(_mm256_cmp_pd::<_CMP_LT_OQ>(magnitude, _mm256_set1_pd(f64::INFINITY)));
+    let lost = narrow_mask(_mm256_cmp_pd::<_CMP_GT_OQ>(magnitude, _mm256_setzero_pd()));
+    let bits = _mm_and_si128(near, _mm_set1_epi32(i32::MAX));
+    let zero = _mm_and_si128(_mm_cmpeq_epi32(bits, _mm_setzero_si128()), lost);
+    let infinite = _mm_and_si128(_mm_cmpeq_epi32(bits, _mm_set1_epi32(F32.infinity() as i32)), finite);
+    _mm_add_epi32(_mm_sub_epi32(near, zero), infinite)
 }
 
 /// The mask of four 64-bit lanes in four 32-bit lanes.

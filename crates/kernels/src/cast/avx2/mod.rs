@@ -1,14 +1,16 @@
-//! The casts for x86-64 with AVX2 and F16C: eight numbers at a time, as f32 bits, by the same route as the portable
+//! The casts for x86-64 with AVX2, F16C and FMA: eight numbers at a time, as f32 bits, by the same route as the portable
 //! room. The processor's own conversions quieten NaNs by our rule; they round to the nearest and keep subnormals in the
 //! floating-point mode that Rust programs run in.
 #![allow(unsafe_code)]
 
+mod deviation;
 mod floats;
 mod small;
 
 use super::format::{F32, F64};
 use super::limits::{self, Limits};
 use super::{CastPair, Overflow, Room, Tally};
+pub(super) use deviation::run as deviation;
 use floats::*;
 use small::*;
 use std::arch::x86_64::*;
@@ -184,22 +186,24 @@ unsafe fn cast<S: Step, const SATURATE: bool>(src: &[u8], dst: &mut [u8]) -> Tal
 }
 
 /// The cast, or `None` where this room has none for the pair or cannot be used.
-pub(super) fn run(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+pub(super) fn run(pair: CastPair, overflow: Overflow, near: bool, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
     if !Room::Avx2.is_available() {
         return None;
     }
     match overflow {
         // SAFETY: the processor has been asked.
-        Overflow::Inf => unsafe { choose::<false>(pair, src, dst) },
+        Overflow::Inf => unsafe { choose::<false>(pair, near, src, dst) },
         // SAFETY: likewise.
-        Overflow::Saturate => unsafe { choose::<true>(pair, src, dst) },
+        Overflow::Saturate => unsafe { choose::<true>(pair, near, src, dst) },
     }
 }
 
 /// # Safety
 /// The processor has AVX2 and F16C.
-unsafe fn choose<const SATURATE: bool>(pair: CastPair, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+unsafe fn choose<const SATURATE: bool>(pair: CastPair, near: bool, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
     let cast = match pair.from {
+        DType::F64 if near => to_float::<F64NearRoom, SATURATE>(pair.to)?,
+        _ if near => return None,
         DType::F64 if pair.to == DType::F32 => cast::<F64ToF32, SATURATE>,
         DType::F64 => to_float::<F64Room, SATURATE>(pair.to)?,
         DType::F32 => to_float::<F32Room, SATURATE>(pair.to)?,

@@ -27,6 +27,17 @@ impl Source<8> for F64Room {
     }
 }
 
+/// f64 by way of the nearest f32.
+pub(super) struct F64NearRoom;
+
+impl Source<8> for F64NearRoom {
+    const FORMAT: Float = F64;
+    #[inline(always)]
+    fn load(bytes: [u8; 8]) -> u32 {
+        near_f32(f64::from_le_bytes(bytes))
+    }
+}
+
 impl Source<4> for F32Room {
     const FORMAT: Float = F32;
     #[inline(always)]
@@ -111,6 +122,17 @@ pub(super) fn odd_f32(value: f64) -> u32 {
     let odd = if back != value && near & 1 == 0 { near.wrapping_add(step) } else { near };
     let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
     if bits << 1 > 0x7ff0 << 49 { nan } else { odd }
+}
+
+/// The bits of the nearest f32, but of zero and infinity only where the value is that.
+#[inline(always)]
+fn near_f32(value: f64) -> u32 {
+    let bits = value.to_bits();
+    let near = (value as f32).to_bits();
+    let magnitude = near & 0x7fff_ffff;
+    let finite = bits << 1 < 0x7ff0 << 49;
+    let held = magnitude.max(u32::from(bits << 1 != 0)).min(0x7f80_0000 - u32::from(finite));
+    near & 0x8000_0000 | if bits << 1 > 0x7ff0 << 49 { 0x7fc0_0000 } else { held }
 }
 
 #[inline(always)]

@@ -83,6 +83,16 @@ impl<T: Whole<N>, const N: usize> Source<N> for IntRoom<T> {
     }
 }
 
+/// The same by way of the nearest f32.
+pub(super) struct IntNearRoom<T>(T);
+
+impl<T: Whole<N>, const N: usize> Source<N> for IntNearRoom<T> {
+    const FORMAT: Float = F64;
+    fn load(bytes: [u8; N]) -> u32 {
+        T::read(bytes).to_f32().to_bits()
+    }
+}
+
 /// A float of `N` bytes that is exact in f64.
 pub(super) trait Exact<const N: usize> {
     fn value(bytes: [u8; N]) -> f64;

@@ -6,14 +6,18 @@
 //! nearest by itself; no NaN goes through it, since the bits it would leave are not defined.
 
 mod bytes;
+mod deviation;
 mod floats;
 mod ints;
+mod reader;
 
 use super::format::{F32, F64};
 use super::limits::{self, Limits};
 use super::{CastPair, Overflow, Tally};
+pub(super) use deviation::run as deviation;
 use floats::*;
-use ints::{Exact, IntRoom, Whole, from_int, to_int};
+use ints::{Exact, IntNearRoom, IntRoom, Whole, from_int, to_int};
+pub(crate) use reader::Reader;
 use weightlift_core::DType;
 
 /// So many elements are counted in 32 bits before the counts are added up.
@@ -77,13 +81,27 @@ fn f64_to_f32<const SATURATE: bool>(src: &[u8], dst: &mut [u8]) -> Tally {
 }
 
 /// The cast, or `None` where only the definition has it.
-pub(super) fn run(pair: CastPair, overflow: Overflow, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+pub(super) fn run(pair: CastPair, overflow: Overflow, near: bool, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
     if let Some(tally) = bytes::run(pair, overflow, src, dst) {
         return Some(tally);
     }
-    match overflow {
-        Overflow::Inf => choose::<false>(pair, src, dst),
-        Overflow::Saturate => choose::<true>(pair, src, dst),
+    match (overflow, near) {
+        (Overflow::Inf, false) => choose::<false>(pair, src, dst),
+        (Overflow::Saturate, false) => choose::<true>(pair, src, dst),
+        (Overflow::Inf, true) => choose_near::<false>(pair, src, dst),
+        (Overflow::Saturate, true) => choose_near::<true>(pair, src, dst),
+    }
+}
+
+/// The casts that go by way of the nearest f32.
+fn choose_near<const SATURATE: bool>(pair: CastPair, src: &[u8], dst: &mut [u8]) -> Option<Tally> {
+    match pair.from {
+        DType::F64 => to_float::<F64NearRoom, 8, SATURATE>(pair.to, src, dst),
+        DType::I64 => to_float::<IntNearRoom<i64>, 8, SATURATE>(pair.to, src, dst),
+        DType::I32 => to_float::<IntNearRoom<i32>, 4, SATURATE>(pair.to, src, dst),
+        DType::U64 => to_float::<IntNearRoom<u64>, 8, SATURATE>(pair.to, src, dst),
+        DType::U32 => to_float::<IntNearRoom<u32>, 4, SATURATE>(pair.to, src, dst),
+        _ => None,
     }
 }
 
