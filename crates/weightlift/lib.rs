@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod open;
+mod preset;
 mod recipe;
 mod reindex;
 mod save;
@@ -30,12 +31,13 @@ mod stats;
 mod words;
 
 pub use open::{Opened, formats, open, open_in, open_with};
+pub use preset::{PRESETS, about as about_preset, parse_preset};
 pub use recipe::{parse_recipe, write_recipe};
 pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use weightlift_convert::{
     Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
-    OnOverflow, Options, OutputSpec, Pattern, Plan, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs,
+    OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs,
     Set, Slice, Split, Step, Survey, Transpose, Value, planned_memory,
 };
 pub use weightlift_core::{

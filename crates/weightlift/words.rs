@@ -1,5 +1,6 @@
 //! The words of steps: what a flag of the command line or a key of a recipe means.
 
+use crate::preset::{PRESETS, parse_preset};
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_convert::{
@@ -37,6 +38,7 @@ const STEPS: &[(&str, Parse)] = &[
     ("include", |_, text| Ok(Step::Include(vec![Pattern::new(text)?]))),
     ("key", |_, text| Ok(Step::Key(if text == "auto" { KeyChoice::Auto } else { KeyChoice::Path(text.to_owned()) }))),
     ("map", |words, path| words.map(path)),
+    ("preset", |words, text| words.preset(text)),
     ("rename", |_, text| Ok(Step::Rename(Rename::parse(text)?))),
     ("reshape", |_, text| Ok(Step::Reshape(Reshape::parse(text)?))),
     ("resize-rows", |words, text| Ok(Step::ResizeRows(ResizeRows::parse(text)?.with_related(words.with_related)))),
@@ -69,6 +71,20 @@ impl Words {
                 })
             }
         }
+    }
+
+    /// A preset by its name, or from a file.
+    fn preset(&self, text: &str) -> Result<Step> {
+        let (name, reverse) = text.strip_suffix(":reverse").map_or((text, false), |name| (name, true));
+        if let Some((name, rules)) = PRESETS.iter().find(|(known, _)| *known == name) {
+            return Ok(Step::Preset(parse_preset(name, rules, reverse)?));
+        }
+        if name.ends_with(".toml") {
+            return Ok(Step::Preset(parse_preset(name, &self.text(name)?, reverse)?));
+        }
+        let known: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
+        let error = Error::request(format!("there is no preset {name:?}"));
+        Err(error.help(format!("there are {}; a file of your own ends in .toml", known.join(", "))))
     }
 
     fn map(&self, path: &str) -> Result<Step> {

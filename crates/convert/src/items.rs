@@ -150,6 +150,7 @@ impl<'a> Items<'a> {
             Step::Stack(rule) => self.stack(rule),
             Step::Split(rule) => self.split(rule),
             Step::Average(rule) => self.average(rule),
+            Step::Preset(preset) => self.preset(preset),
             Step::Expect(expected) => self.expect(expected),
         }
     }

@@ -38,8 +38,8 @@ pub use report::{CastReport, Report};
 pub use run::{Conversion, OnOverflow, Options, Progress, convert, planned_memory};
 pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{
-    Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Reshape, ResizeRows, RowPairs, Set, Slice,
-    Split, Step, Transpose,
+    Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Preset, PresetAdd, PresetRule, Reshape,
+    ResizeRows, RowPairs, Set, Slice, Split, Step, Template, Transpose,
 };
 pub use survey::{Survey, survey};
 pub use target::Target;

@@ -31,6 +31,11 @@ pub(crate) enum Verb {
     Stats(StatsArgs),
     /// Measure how fast this machine casts and copies, next to memcpy; takes less than a minute
     Bench(BenchArgs),
+    /// List the presets, or print the rules of one
+    Presets {
+        /// The preset to print
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -200,6 +205,10 @@ pub(crate) struct ConvertArgs {
     /// Rename by a table: lines of old name, tab, new name; or a JSON object, or a TOML table
     #[arg(long, value_name = "FILE", help_heading = "Steps, in the order given")]
     pub(crate) map: Vec<String>,
+    /// Rename and lay out by a table of rules: bert, albert, electra, gpt2, t5 (TensorFlow to Hugging Face), keras, or a
+    /// file of your own; NAME:reverse goes back; weightlift presets shows them
+    #[arg(long, value_name = "NAME|FILE.toml[:reverse]", help_heading = "Steps, in the order given")]
+    pub(crate) preset: Vec<String>,
     /// Drop what optimizers keep: slots beside their weights, counters, PyTorch's optimizer entries
     #[arg(long, num_args = 0, default_missing_value = "", help_heading = "Steps, in the order given")]
     pub(crate) drop_optimizer: Vec<String>,

@@ -54,10 +54,26 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
             Ok(())
         }
         Verb::Convert(args) => convert::run(args, &Given::in_order(sub), out),
+        Verb::Presets { name } => presets(name.as_deref(), out),
         Verb::Plan(args) => convert::plan(&args.convert, &Given::in_order(sub), args.output.as_deref(), out),
         Verb::Reindex(args) => reindex::run(args, out),
         Verb::Stats(args) => stats::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
+    }
+}
+
+/// Lists the presets, or prints one.
+fn presets(name: Option<&str>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let known = || weightlift::PRESETS.iter().map(|(name, _)| *name);
+    let Some(name) = name else {
+        for (name, text) in weightlift::PRESETS {
+            writeln!(out, "{name:8}  {}", weightlift::about_preset(name, text)?)?;
+        }
+        return Ok(());
+    };
+    match weightlift::PRESETS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Ok(out.write_all(text.as_bytes())?),
+        None => anyhow::bail!("there is no preset {name:?} (there are {})", known().collect::<Vec<_>>().join(", ")),
     }
 }
 

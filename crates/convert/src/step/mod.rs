@@ -4,6 +4,7 @@ mod cast;
 mod layout;
 mod merge;
 mod names;
+mod preset;
 mod rows;
 mod set;
 
@@ -11,6 +12,7 @@ pub use cast::CastRule;
 pub use layout::{Join, Reshape, Slice, Split, Transpose};
 pub use merge::Average;
 pub use names::{Expected, NameMap};
+pub use preset::{Preset, PresetAdd, PresetRule, Template};
 pub use rows::{CopyRows, Fill, ResizeRows, RowPairs};
 pub use set::{Add, Array, Set};
 
@@ -64,6 +66,8 @@ pub enum Step {
     Split(Split),
     /// Averages all inputs.
     Average(Average),
+    /// Renames and lays out by a table of rules.
+    Preset(Preset),
     /// Checks the names, dtypes and shapes.
     Expect(Expected),
 }
@@ -100,6 +104,7 @@ impl fmt::Display for Step {
             Step::Stack(join) => write!(f, "stack {join}"),
             Step::Split(split) => write!(f, "split {split}"),
             Step::Average(average) => write!(f, "average {average}"),
+            Step::Preset(preset) => write!(f, "preset {preset}"),
             Step::Expect(expected) => write!(f, "expect {}", expected.text()),
         }
     }
