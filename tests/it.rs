@@ -14,6 +14,8 @@ mod casts_scales;
 mod command;
 #[path = "it/convert.rs"]
 mod convert;
+#[path = "it/edits.rs"]
+mod edits;
 #[path = "it/listing.rs"]
 mod listing;
 #[path = "it/peers.rs"]

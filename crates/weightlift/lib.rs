@@ -37,8 +37,8 @@ pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use weightlift_convert::{
     Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
-    OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows, Resolved, RowPairs,
-    Set, Slice, Split, Step, Survey, Transpose, Value, planned_memory,
+    OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows, Resolved,
+    RowPairs, Set, Slice, Split, Step, Survey, Transpose, Value, planned_memory,
 };
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,

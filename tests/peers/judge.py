@@ -183,6 +183,32 @@ def safetensors_load(request):
     return {"tensors": tensors, "metadata": metadata, "loaded": loaded}
 
 
+def rows_job(request):
+    """What a recipe of row copies, a set value and a rename must give, computed by NumPy, against both outputs."""
+    import numpy as np
+    import tensorflow as tf
+    import torch
+
+    source = tf.train.load_checkpoint(request["source"])
+    wanted = {name: source.get_tensor(name) for name in source.get_variable_to_dtype_map()}
+    words = wanted[request["words"]].copy()
+    words[request["to"]] = wanted[request["words"]][request["from"]]
+    wanted[request["words"]] = words
+    row, column, value = request["set"]
+    words[row, column] = value
+    wanted = {name.replace("bert/", "model/", 1): array for name, array in wanted.items()}
+    written = tf.train.load_checkpoint(request["tf"])
+    names = sorted(written.get_variable_to_dtype_map())
+    assert names == sorted(wanted), (names, sorted(wanted))
+    nested = torch.load(request["torch"], weights_only=True)
+    assert list(nested) == ["model"], list(nested)
+    for name, array in wanted.items():
+        for found in (written.get_tensor(name), nested["model"][name].numpy()):
+            assert found.dtype == array.dtype and found.shape == array.shape, name
+            assert np.array_equal(found, array), name
+    return {"tensors": len(wanted)}
+
+
 def versions(_):
     import ml_dtypes
     import numpy
@@ -196,7 +222,7 @@ def versions(_):
 
 REQUESTS = {
     function.__name__: function
-    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, cast, torch_load, torch_random, torch_same, safetensors_load, versions)
+    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, cast, torch_load, torch_random, torch_same, rows_job, safetensors_load, versions)
 } | tf_requests.REQUESTS
 
 REQUESTS.update(hub.REQUESTS)

@@ -276,7 +276,7 @@ impl Items<'_> {
         let value = if add.positions { positions(&value)? } else { value };
         let mark = mark.filter(|_| !add.positions);
         let (name, path) = (add.name.clone(), KeyPath::flat(add.name.as_str()));
-        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark });
+        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark, of_format: false });
         Ok(())
     }
 }
