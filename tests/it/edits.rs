@@ -144,7 +144,8 @@ fn the_bert_preset_gives_the_state_dict_and_the_way_back_the_checkpoint() {
 /// Every reversible preset brings names that fit its rules there and back again.
 #[test]
 fn presets_are_their_own_way_back() {
-    let samples: &[(&str, &[(&str, &[u64])])] = &[
+    type Sample = (&'static str, &'static [u64]);
+    let samples: &[(&str, &[Sample])] = &[
         (
             "albert",
             &[
