@@ -34,7 +34,19 @@ impl Opened {
     /// # Errors
     /// `Request` with everything that does not work out.
     pub fn resolve(&self, plan: &Plan, output: &Path, save: &SaveOptions) -> Result<(Resolved, Target)> {
-        self.resolve_with(&self.arrays(plan)?, plan, output, save)
+        let arrays = self.arrays(plan)?;
+        let (resolved, target) = self.resolve_with(&arrays, plan, output, save)?;
+        let manifest = weightlift_convert::manifest(&resolved, &self.inputs(&arrays), &target)?;
+        by_id(target.id)?.check(output, manifest, &save.options.for_writer(&target))?;
+        Ok((resolved, target))
+    }
+
+    /// The checkpoints that a plan reads, the one that is edited first.
+    fn inputs<'a>(&'a self, arrays: &'a [(String, Opened)]) -> Vec<Input<'a>> {
+        let own = Input { word: &self.word, catalog: self.catalog() };
+        let others = self.others.iter().chain(arrays);
+        let others = others.map(|(word, opened)| Input { word, catalog: opened.catalog() });
+        std::iter::once(own).chain(others).collect()
     }
 
     fn resolve_with(
@@ -46,11 +58,7 @@ impl Opened {
     ) -> Result<(Resolved, Target)> {
         let format = choose_format(save.to.as_deref(), output, self)?;
         let target = target(format, save)?;
-        let own = Input { word: &self.word, catalog: self.catalog() };
-        let others = self.others.iter().chain(arrays);
-        let others = others.map(|(word, opened)| Input { word, catalog: opened.catalog() });
-        let inputs: Vec<Input<'_>> = std::iter::once(own).chain(others).collect();
-        let mut resolved = plan.resolve(&inputs, &target)?;
+        let mut resolved = plan.resolve(&self.inputs(arrays), &target)?;
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);
         }

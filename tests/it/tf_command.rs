@@ -4,6 +4,8 @@ use crate::command::{names_in, path, stderr, weightlift};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use weightlift::{DType, Format, Shape, WriteOptions};
+use weightlift_core::{BlobId, Manifest};
 use weightlift_testkit::{Fixture, fixture};
 
 fn stdout(arguments: &[&str]) -> String {
@@ -202,4 +204,121 @@ fn a_colon_and_zero_are_forgiven_and_hinted_at() {
     assert!(plan.contains("--rename ':0$='"), "{plan}");
     let plan = stdout(&["plan", path(&output), path(&dir.path().join("again.ckpt")), "--rename", ":0$="]);
     assert!(!plan.contains("note"), "{plan}");
+}
+
+/// The plan already knows what the object graph could not find.
+#[test]
+fn a_plan_refuses_keys_that_hide_their_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = fixture("tf/object_slots/ckpt-1").path;
+    let output = dir.path().join("out");
+    for verb in ["plan", "convert"] {
+        let message = refused(&[verb, path(&input), path(&output), "--rename", "/.ATTRIBUTES/VARIABLE_VALUE$="]);
+        assert!(message.contains("--names object") && message.contains("/.ATTRIBUTES/VARIABLE_VALUE"), "{message}");
+    }
+    assert!(names_in(dir.path()).is_empty());
+}
+
+/// A sparse data file: markers at both ends, on the other side of what 31 bits can count.
+#[test]
+fn tensors_beyond_2_gib_are_renamed_and_read() {
+    use prost::Message;
+    use weightlift_tf::proto::{BundleEntry, BundleHeader, Dim, TensorShape};
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = dir.path().join("m");
+    let size = (1i64 << 31) + 8;
+    let shape = Some(TensorShape { dim: vec![Dim { size }], unknown_rank: false });
+    let entry = BundleEntry { dtype: 4, shape, size, ..BundleEntry::default() };
+    let mut table = weightlift_tf::table::TableWriter::new();
+    table.add(b"", &BundleHeader { num_shards: 1, ..BundleHeader::default() }.encode_to_vec());
+    table.add(b"large", &entry.encode_to_vec());
+    std::fs::write(dir.path().join("m.index"), table.finish()).unwrap();
+    let data = std::fs::File::create(dir.path().join("m.data-00000-of-00001")).unwrap();
+    data.set_len(size as u64).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&data, &[7], 0).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&data, &[9], size as u64 - 1).unwrap();
+    assert!(stdout(&["ls", path(&prefix)]).contains("[2147483656]"));
+    said(&["convert", path(&prefix), path(&prefix), "--rename", "^=x/"]);
+    assert_eq!(stdout(&["cat", path(&prefix), "x/large[-1]"]).trim(), "9");
+    assert_eq!(stdout(&["cat", path(&prefix), "x/large[0]"]).trim(), "7");
+}
+
+/// A bundle of one-dimensional tensors of one element.
+fn bundle(dir: &Path, tensors: &[(&str, DType, &[u8])]) -> PathBuf {
+    let prefix = dir.join("in.ckpt");
+    let mut manifest = Manifest::default();
+    for (name, dtype, _) in tensors {
+        manifest.add_tensor(name, *dtype, Shape::new([1]).unwrap());
+    }
+    let writer =
+        weightlift_tf::TensorFlow.create(weightlift_io::real(), &prefix, manifest, &WriteOptions::default()).unwrap();
+    for (index, (.., bytes)) in tensors.iter().enumerate() {
+        writer.write_at(BlobId(index as u32), 0, bytes).unwrap();
+    }
+    writer.finish().unwrap();
+    prefix
+}
+
+/// The dtype is that of the file, and a cast is one of values, never of bits.
+#[test]
+fn an_integer_step_becomes_the_same_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = bundle(dir.path(), &[("global_step", DType::I32, &5i32.to_le_bytes())]);
+    let output = dir.path().join("out.ckpt");
+    assert_eq!(stdout(&["cat", path(&input), "global_step"]).trim(), "[5]");
+    said(&["convert", path(&input), path(&output), "--dtype", "i32:f32"]);
+    assert_eq!(stdout(&["cat", path(&output), "global_step"]).trim(), "[5.]");
+    said(&["convert", path(&input), path(&output), "--dtype", "f16", "--force"]);
+    assert!(stdout(&["ls", path(&output)]).contains("i32"), "integers are no floating-point tensors");
+}
+
+#[test]
+fn what_optimizers_keep_is_carried_or_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = 1f32.to_le_bytes();
+    let names = [
+        "beta1_power",
+        "dense/kernel",
+        "dense/kernel/BERTAdam",
+        "dense/kernel/adam_m",
+        "dense/kernel/adam_v",
+        "dense/kernel_slot_vc",
+        "dense/kernel_slot_vr",
+    ];
+    let mut tensors: Vec<(&str, DType, &[u8])> = names.iter().map(|name| (*name, DType::F32, &one[..])).collect();
+    tensors.push(("global_step", DType::I64, &[3, 0, 0, 0, 0, 0, 0, 0]));
+    let input = bundle(dir.path(), &tensors);
+    for name in ["all.ckpt", "all.pt", "all.safetensors", "all.npz"] {
+        let output = dir.path().join(name);
+        said(&["convert", path(&input), path(&output)]);
+        assert_eq!(stdout(&["ls", path(&output), "--names-only"]).lines().count(), tensors.len(), "{name}");
+    }
+    let output = dir.path().join("weights.ckpt");
+    let drop = ["--exclude", "**/{adam_m,adam_v,BERTAdam}", "--exclude", "**_slot_v{r,c}", "--exclude", "beta1_power"];
+    said(&[&["convert", path(&input), path(&output)], &drop[..]].concat());
+    assert_eq!(stdout(&["ls", path(&output), "--names-only"]), "dense/kernel\nglobal_step\n");
+}
+
+#[test]
+fn random_bytes_are_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes: Vec<u8> = Vec::new();
+    while bytes.len() < 1024 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    for name in ["m.index", "m.ckpt", "m.data-00000-of-00001", "checkpoint", "m.pt", "m.safetensors", "m.npz", "m"] {
+        for content in [&bytes[..], &bytes[..1], &[]] {
+            let folder = dir.path().join(format!("{name}-{}", content.len()));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(name), content).unwrap();
+            let message = refused(&["ls", path(&folder.join(name))]);
+            assert_eq!(message.lines().count(), 1, "{name} of {} bytes: {message}", content.len());
+            assert!(message.contains(name.trim_end_matches(".data-00000-of-00001")), "{message}");
+            assert!(!message.contains("panicked") && !message.contains("backtrace"), "{message}");
+        }
+    }
 }

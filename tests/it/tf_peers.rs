@@ -227,3 +227,22 @@ fn random_bundles_are_written_as_tensorflow_writes_them() {
     assert_eq!(same["different"], json!([]));
     assert!(same["compared"].as_u64().unwrap() > 1000, "{same}");
 }
+
+/// A graph of float32 restores what was bfloat16, float16, float32 and float64.
+#[test]
+fn floats_of_every_width_become_float32() {
+    let Some(judge) = judge("floats_of_every_width_become_float32") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out.ckpt");
+    let input = fixture("tf/saver_dtypes/model.ckpt-1000").path;
+    convert(&input, &output, &["--dtype", "f32", "--on-overflow", "inf"]);
+    let cast = tensors(&ask(judge, json!({"ask": "numpy_cast", "path": input, "to": "float32"})));
+    let all = tensors(&ask(judge, json!({"ask": "tf_load", "path": output})));
+    for tensor in &cast {
+        assert!(all.contains(tensor), "{tensor:?}");
+    }
+    let widths = tensors(&ask(judge, json!({"ask": "tf_load", "path": input})));
+    for dtype in ["bfloat16", "float16", "float32", "float64"] {
+        assert!(widths.iter().any(|tensor| tensor.dtype == dtype), "{dtype}");
+    }
+}

@@ -35,7 +35,7 @@ pub use pattern::{Pattern, nearest};
 pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
 pub use rename::Rename;
 pub use report::{CastReport, Report};
-pub use run::{Conversion, OnOverflow, Options, Progress, convert, planned_memory};
+pub use run::{Conversion, OnOverflow, Options, Progress, convert, manifest, planned_memory};
 pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{
     Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Preset, PresetAdd, PresetRule, Reshape,

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Origin, Result,
-    Share, WriteOptions,
+    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Manifest, Origin,
+    Result, Share, WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Like, Overflow, Rule, Tally};
@@ -211,6 +211,14 @@ fn placed(blueprint: &Blueprint, writer: &dyn CheckpointWriter, share: Share, ve
         }
     };
     blueprint.jobs.iter().map(placed).collect()
+}
+
+/// What a format would be told to write, for asking it before a file is begun.
+///
+/// # Errors
+/// `Malformed` for inputs whose parts do not fit together.
+pub fn manifest(resolved: &Resolved, inputs: &[Input<'_>], target: &Target) -> Result<Manifest> {
+    Blueprint::new(resolved, Inputs(inputs), target, false).map(|blueprint| blueprint.manifest)
 }
 
 fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {

@@ -196,6 +196,15 @@ pub trait Format: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Refuses what [`Format::create`] would refuse of a manifest, without touching a file.
+    ///
+    /// # Errors
+    /// `Request` where the manifest has what the format cannot hold.
+    fn check(&self, path: &Path, manifest: Manifest, options: &WriteOptions) -> Result<()> {
+        let _ = (path, manifest, options);
+        Ok(())
+    }
+
     /// Starts an output. Nothing bears the final names before [`CheckpointWriter::finish`].
     ///
     /// # Errors

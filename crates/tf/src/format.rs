@@ -49,6 +49,10 @@ impl Format for TensorFlow {
         Some(capabilities::CAPABILITIES)
     }
 
+    fn check(&self, path: &Path, manifest: Manifest, options: &WriteOptions) -> Result<()> {
+        BundleWriter::check(path, manifest, options)
+    }
+
     fn create(
         &self,
         files: Arc<dyn Files>,

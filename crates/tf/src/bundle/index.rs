@@ -32,9 +32,18 @@ impl Index {
     /// # Errors
     /// `Malformed`, `Checksum` with the offset; `Unsupported` for a bundle made for later readers; `Limit`.
     pub fn parse(file: &[u8], limits: &Limits) -> Result<Index> {
+        Index::parse_around(file, limits, Err)
+    }
+
+    /// The same, but hands a damaged block to `damaged` and goes on without its entries where that answers `Ok`. The
+    /// block with the header must be whole.
+    ///
+    /// # Errors
+    /// As [`Index::parse`], and what `damaged` answers.
+    pub fn parse_around(file: &[u8], limits: &Limits, damaged: impl FnMut(Error) -> Result<()>) -> Result<Index> {
         let mut header = None;
         let mut entries = Vec::new();
-        table::read(file, limits, |key, value| {
+        let visit = |key: &[u8], value: &[u8]| {
             if header.is_none() {
                 header = Some(Header::parse(key, value)?);
                 return Ok(());
@@ -44,7 +53,8 @@ impl Index {
             }
             entries.push((key.to_vec(), parse_entry(key, value)?));
             Ok(())
-        })?;
+        };
+        table::read_around(file, limits, visit, damaged)?;
         match header {
             Some(header) => Ok(Index { header, entries }),
             None => Err(Error::malformed("the table is empty: no index of a TensorFlow bundle")),

@@ -19,7 +19,7 @@ mod write;
 
 pub use block::{Block, Entries};
 pub use footer::{Footer, Handle};
-pub use read::{check_metaindex, contents, read};
+pub use read::{check_metaindex, contents, read, read_around};
 pub use write::TableWriter;
 
 /// Bytes after each block: its type and its checksum.

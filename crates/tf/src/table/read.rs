@@ -52,7 +52,20 @@ fn block_at(file: &[u8], handle: Handle) -> Result<Cow<'_, [u8]>> {
 ///
 /// # Errors
 /// `Malformed`, `Checksum`, `Unsupported` with the offset in the file; `Limit`; what `visit` answers.
-pub fn read(file: &[u8], limits: &Limits, mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+pub fn read(file: &[u8], limits: &Limits, visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    read_around(file, limits, visit, Err)
+}
+
+/// The same, but hands a damaged block to `damaged` and goes on behind it where that answers `Ok`.
+///
+/// # Errors
+/// As [`read`], and what `damaged` answers.
+pub fn read_around(
+    file: &[u8],
+    limits: &Limits,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    mut damaged: impl FnMut(Error) -> Result<()>,
+) -> Result<()> {
     let footer = Footer::parse(file)?;
     let index = block_at(file, footer.index)?;
     let mut directory = Block::parse(&index).map_err(|error| error.at(footer.index.offset))?.entries();
@@ -65,7 +78,13 @@ pub fn read(file: &[u8], limits: &Limits, mut visit: impl FnMut(&[u8], &[u8]) ->
     let mut last: Option<Vec<u8>> = None;
     while let Some((_, handle)) = step(&mut directory, footer.index.offset)? {
         let handle = Handle::parse(handle).map_err(|error| error.at(footer.index.offset))?;
-        let block = block_at(file, handle)?;
+        let block = match block_at(file, handle) {
+            Ok(block) => block,
+            Err(error) => {
+                damaged(error)?;
+                continue;
+            }
+        };
         spend(block.len())?;
         let mut entries = Block::parse(&block).map_err(|error| error.at(handle.offset))?.entries();
         while let Some((key, value)) = step(&mut entries, handle.offset)? {

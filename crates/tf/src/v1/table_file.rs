@@ -1,6 +1,7 @@
 //! A table too large for memory: its index in memory, its values where they are.
 
 use crate::table::{self, Block, Footer, Handle, TRAILER};
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -25,10 +26,19 @@ pub(super) struct TableFile {
     limits: Limits,
     /// For every block a key not below its last one, and where it lies.
     directory: Vec<(Vec<u8>, Handle)>,
-    /// Bytes looked through so far: keys that are not there make every look-up walk a whole block.
+    /// Bytes looked through so far: values asked for in a wild order make every look-up walk a whole block.
     searched: AtomicU64,
-    /// The block read last.
-    recent: Mutex<Option<(u64, Arc<Vec<u8>>)>>,
+    /// The block looked through last.
+    recent: Mutex<Option<(u64, Arc<Contents>)>>,
+}
+
+/// The values of a block by their keys.
+#[derive(Debug)]
+struct Contents {
+    /// The block, if it is in memory.
+    block: Option<Arc<Vec<u8>>>,
+    /// Where each value begins and ends, in the block or in the file.
+    values: HashMap<Vec<u8>, Range<u64>>,
 }
 
 /// Where a value is.
@@ -108,55 +118,70 @@ impl TableFile {
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Value>> {
         let at = self.directory.partition_point(|(last, _)| last.as_slice() < key);
         let Some((_, handle)) = self.directory.get(at) else { return Ok(None) };
-        let searched = self.searched.fetch_add(handle.size, Ordering::Relaxed);
-        // A sound file is looked through a few times over: one walk of a block for each of its values.
-        if searched > MOST_SEARCHED.saturating_add(self.source.len().saturating_mul(64)) {
-            return Err(Error::limit("its values are spread so that finding them takes too long").in_file(self.path()));
-        }
-        let found =
-            if handle.size <= IN_MEMORY { self.find_in_memory(*handle, key) } else { self.find_in_file(*handle, key) };
-        found.map_err(|error| error.in_file(self.path()).at(handle.offset))
+        let contents = self.contents(*handle).map_err(|error| error.in_file(self.path()).at(handle.offset))?;
+        let Some(range) = contents.values.get(key) else { return Ok(None) };
+        Ok(Some(match &contents.block {
+            Some(block) => Value::Memory(block.clone(), range.start as usize..range.end as usize),
+            None => Value::File(ByteRange::new(range.start, range.end - range.start)?),
+        }))
     }
 
     fn body(&self) -> u64 {
         self.source.len().saturating_sub(Footer::LEN as u64)
     }
 
-    /// The contents of a block.
-    fn block(&self, handle: Handle) -> Result<Arc<Vec<u8>>> {
+    /// What a block holds. It is looked through once for all values that are asked for one after the other.
+    fn contents(&self, handle: Handle) -> Result<Arc<Contents>> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((offset, block)) = recent.as_ref()
+        if let Some((offset, contents)) = recent.as_ref()
             && *offset == handle.offset
         {
-            return Ok(block.clone());
+            return Ok(contents.clone());
         }
-        let stored = self.source.read_vec(handle.range(self.body())?, self.limits.header_bytes)?;
-        let block = Arc::new(table::contents(&stored)?.into_owned());
-        *recent = Some((handle.offset, block.clone()));
-        Ok(block)
+        let searched = self.searched.fetch_add(handle.size, Ordering::Relaxed);
+        if searched > MOST_SEARCHED.saturating_add(self.source.len().saturating_mul(64)) {
+            return Err(Error::limit("its values are spread so that finding them takes too long"));
+        }
+        let found = if handle.size <= IN_MEMORY { self.in_memory(handle)? } else { self.in_file(handle)? };
+        let found = Arc::new(found);
+        *recent = Some((handle.offset, found.clone()));
+        Ok(found)
     }
 
-    fn find_in_memory(&self, handle: Handle, key: &[u8]) -> Result<Option<Value>> {
-        let block = self.block(handle)?;
+    fn in_memory(&self, handle: Handle) -> Result<Contents> {
+        let stored = self.source.read_vec(handle.range(self.body())?, self.limits.header_bytes)?;
+        let block = Arc::new(table::contents(&stored)?.into_owned());
+        let mut values = HashMap::new();
         let mut entries = Block::parse(&block)?.entries();
-        while let Some((found, value)) = entries.next_entry()? {
-            if found == key {
-                let end = entries.position() as usize;
-                let range = end - value.len()..end;
-                return Ok(Some(Value::Memory(block.clone(), range)));
+        let mut spent = 0u64;
+        while let Some((key, value)) = entries.next_entry()? {
+            spent = self.spend(spent, key.len())?;
+            let (key, len) = (key.to_vec(), value.len() as u64);
+            let end = entries.position();
+            values.entry(key).or_insert(end - len..end);
+        }
+        Ok(Contents { block: Some(block), values })
+    }
+
+    /// Keys share their beginnings in the file, but not in memory.
+    fn spend(&self, spent: u64, key: usize) -> Result<u64> {
+        let spent = spent.saturating_add(key as u64);
+        match spent <= self.limits.header_bytes {
+            true => Ok(spent),
+            false => {
+                Err(Error::limit(format!("the keys of a block have more than {} bytes", self.limits.header_bytes)))
             }
         }
-        Ok(None)
     }
 
     /// Looks through a large block without holding it; a compressed one is decompressed.
-    fn find_in_file(&self, handle: Handle, key: &[u8]) -> Result<Option<Value>> {
+    fn in_file(&self, handle: Handle) -> Result<Contents> {
         let range = handle.range(self.body())?;
         let mut trailer = [0; TRAILER];
         self.source.read_exact_at(&mut trailer, range.end() - TRAILER as u64)?;
         let [kind, crc @ ..] = trailer;
         if kind != STORED {
-            return self.find_in_memory(handle, key);
+            return self.in_memory(handle);
         }
         self.verify(handle, u32::from_le_bytes(crc))?;
         let mut count = [0; 4];
@@ -165,7 +190,7 @@ impl TableFile {
         let Some(len) = handle.size.checked_sub(restarts) else {
             return Err(Error::malformed("a block claims more restart offsets than it has room for"));
         };
-        self.walk(ByteRange::new(handle.offset, len)?, key)
+        Ok(Contents { block: None, values: self.walk(ByteRange::new(handle.offset, len)?)? })
     }
 
     /// Checks the checksum of a block, in order.
@@ -188,13 +213,14 @@ impl TableFile {
         Err(Error::checksum(message).help("the file is damaged: fetch it again"))
     }
 
-    /// Finds a key among the entries in a range of the file.
-    fn walk(&self, entries: ByteRange, key: &[u8]) -> Result<Option<Value>> {
+    /// Where the values of the entries in a range of the file lie.
+    fn walk(&self, entries: ByteRange) -> Result<HashMap<Vec<u8>, Range<u64>>> {
         let longest = self.limits.name_bytes.saturating_mul(2).saturating_add(1 << 12);
         let failed = |error| Error::io("cannot read a block", self.path(), error);
         let mut at = entries.start();
         let mut reader = self.source.reader(entries);
         let mut current = Vec::new();
+        let (mut values, mut spent) = (HashMap::new(), 0);
         while at < entries.end() {
             let mut header = [0u64; 3];
             for number in &mut header {
@@ -212,9 +238,8 @@ impl TableFile {
             current.resize((shared + unshared) as usize, 0);
             reader.read_exact(&mut current[shared as usize..]).map_err(failed)?;
             at += unshared;
-            if current == key {
-                return Ok(Some(Value::File(ByteRange::new(at, value)?)));
-            }
+            spent = self.spend(spent, current.len())?;
+            values.entry(current.clone()).or_insert(at..at + value);
             at += value;
             if value <= READ_OVER {
                 io::copy(&mut reader.by_ref().take(value), &mut io::sink()).map_err(failed)?;
@@ -222,7 +247,7 @@ impl TableFile {
                 reader = self.source.reader(ByteRange::new(at, entries.end() - at)?);
             }
         }
-        Ok(None)
+        Ok(values)
     }
 }
 

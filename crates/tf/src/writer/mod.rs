@@ -41,6 +41,13 @@ pub(crate) struct BundleWriter {
 }
 
 impl BundleWriter {
+    /// Checks the manifest alone.
+    pub(crate) fn check(prefix: &Path, mut manifest: Manifest, options: &WriteOptions) -> Result<()> {
+        objects::prepare(&mut manifest, options.object_graph, prefix)?;
+        let (places, lens) = plan::lay_out(&manifest.blobs, u64::MAX)?;
+        Plan::new(&manifest, places, lens).map(drop)
+    }
+
     /// Checks the manifest, lays out the files and starts them.
     pub(crate) fn create(
         files: Arc<dyn Files>,

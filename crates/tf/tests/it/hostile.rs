@@ -278,6 +278,8 @@ fn tensors_beyond_2_gib_are_read_where_they_are() {
     let entry = &checkpoint.catalog().entries[0];
     assert_eq!((entry.bytes, entry.shape.dims()), (2_147_483_656, &[2_147_483_656][..]));
     assert_eq!(checkpoint.catalog().entries[1].extents().unwrap()[0].bytes.start(), 2_147_483_656);
+    let extent = &checkpoint.catalog().entries[0].extents().unwrap()[0];
+    assert_eq!((extent.bytes.start(), extent.bytes.len()), (0, 2_147_483_656));
     data.set_len((large + small) as u64 - 1).unwrap();
     let error = open(&prefix).unwrap().catalog().entries[1].extents().unwrap_err().to_string();
     assert!(error.contains("the file ends at 2147483659"), "{error}");

@@ -135,6 +135,21 @@ fn large_blocks_of_small_values_are_walked() {
     }
 }
 
+/// Looked through for each of them, the block would be read 24 billion bytes long, and given up.
+#[test]
+fn a_block_of_many_values_is_looked_through_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.ckpt");
+    let names: Vec<String> = (0..20_000).map(|n| format!("layer_{n:05}/bias")).collect();
+    let tensors: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &[1, 2, 3][..])).collect();
+    fs::write(&path, one_block(&tensors)).unwrap();
+    let checkpoint = open(&path).unwrap();
+    let files = real();
+    for id in crate::support::ids(checkpoint.catalog()) {
+        assert_eq!(weightlift_io::read_entry(files.as_ref(), checkpoint.as_ref(), id).unwrap(), [1, 2, 3]);
+    }
+}
+
 /// The same file with all entries in one block.
 fn one_block(tensors: &[(&str, &[u8])]) -> Vec<u8> {
     use weightlift_kernels::checksum::{crc32c, mask_crc32c};
