@@ -14,6 +14,8 @@ mod casts_scales;
 mod command;
 #[path = "it/convert.rs"]
 mod convert;
+#[path = "it/cookbook.rs"]
+mod cookbook;
 #[path = "it/edits.rs"]
 mod edits;
 #[path = "it/listing.rs"]
@@ -22,6 +24,8 @@ mod listing;
 mod peers;
 #[path = "it/promises.rs"]
 mod promises;
+#[path = "it/random_plans.rs"]
+mod random_plans;
 #[path = "it/safetensors_edits.rs"]
 mod safetensors_edits;
 #[path = "it/safetensors_files.rs"]

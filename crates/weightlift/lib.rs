@@ -28,6 +28,7 @@ mod recipe;
 mod reindex;
 mod save;
 mod stats;
+mod tensor;
 mod words;
 
 pub use open::{Opened, formats, open, open_in, open_with};
@@ -35,6 +36,7 @@ pub use preset::{PRESETS, about as about_preset, parse_preset};
 pub use recipe::{parse_recipe, write_recipe};
 pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
+pub use tensor::{Element, Tensor};
 pub use weightlift_convert::{
     Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
     OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows, Resolved,

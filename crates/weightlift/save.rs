@@ -12,6 +12,8 @@ pub struct SaveOptions {
     pub to: Option<String>,
     /// Threads, overflow policy, verification, replacement.
     pub options: Options,
+    /// The most bytes that the work may hold in memory.
+    pub max_memory: Option<u64>,
     /// Leaves out what the target cannot hold instead of failing.
     pub skip_unsupported: bool,
     /// Lets views grow more than 1000-fold when they are written dense.
@@ -104,6 +106,9 @@ impl Opened {
         self.check_writer_options(output, own, format, save)?;
         only_tensorflow(format, &save.options)?;
         let mut options = save.options.clone();
+        if let Some(most) = save.max_memory {
+            options.fit_memory(&resolved, most)?;
+        }
         options.replace |= own;
         let files = self.files.clone();
         let others = self.others.iter().chain(&arrays).map(|(_, other)| other.checkpoint());

@@ -590,3 +590,13 @@ fn an_edit_may_replace_its_input() {
     let done = weightlift(&["convert", path(&other), path(&source), path(&source), "--average", "--force"]);
     assert_eq!(done.status.code(), Some(2), "another input is never replaced");
 }
+
+/// The published schema knows every word that a recipe may use, and no other.
+#[test]
+fn the_schema_of_recipes_knows_every_word() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../docs/recipe.schema.json")).unwrap();
+    let words = schema["properties"]["step"]["items"]["properties"].as_object().unwrap();
+    let mut known: Vec<&str> = words.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    assert_eq!(known, weightlift::Words::all().collect::<Vec<_>>());
+}

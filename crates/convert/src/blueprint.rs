@@ -4,9 +4,10 @@ use crate::inputs::{Inputs, Place};
 use crate::items::Identity;
 use crate::pieces;
 use crate::plan::{Change, OutputSpec, Resolved};
+use crate::run::Options;
 use crate::storages::{Segment, Storage, Storages};
 use crate::target::Target;
-use crate::tiles::{BOX_TILE, RUN_TILE, Tiles};
+use crate::tiles::{BOX_TILES, Tiles};
 use crate::value::Value;
 use std::collections::{HashMap, HashSet};
 use weightlift_core::{
@@ -69,6 +70,8 @@ pub(crate) struct Check {
 /// Everything the pipeline needs.
 #[derive(Debug, Default)]
 pub(crate) struct Blueprint {
+    /// Bytes of input that a tile aims at.
+    tile: u64,
     pub(crate) manifest: Manifest,
     pub(crate) jobs: Vec<Job>,
     pub(crate) checks: Vec<Check>,
@@ -96,8 +99,13 @@ impl Lead {
 }
 
 impl Blueprint {
-    pub(crate) fn new(resolved: &Resolved, inputs: Inputs<'_>, target: &Target, verify: bool) -> Result<Blueprint> {
-        let mut blueprint = Blueprint::default();
+    pub(crate) fn new(
+        resolved: &Resolved,
+        inputs: Inputs<'_>,
+        target: &Target,
+        options: &Options,
+    ) -> Result<Blueprint> {
+        let mut blueprint = Blueprint { tile: options.tile_bytes.max(1), ..Blueprint::default() };
         let storages = Storages::of(resolved, inputs, target)?;
         let leaders = leaders(resolved, inputs, target);
         let alone = |index: &usize| leaders[*index] == *index && storages.of_output[*index].is_none();
@@ -140,7 +148,7 @@ impl Blueprint {
             blueprint.manifest.extras.push((0, extras.clone()));
         }
         blueprint.jobs.sort_by_key(|job| position(&job.value, job.extent, inputs));
-        if verify {
+        if options.verify {
             blueprint.plan_checks(inputs)?;
         }
         Ok(blueprint)
@@ -188,7 +196,7 @@ impl Blueprint {
         target: &Target,
     ) -> Result<Part> {
         let value = output.value.clone();
-        let (way, tiles, read) = way_of(&value, piece, inputs)?;
+        let (way, tiles, read) = way_of(&value, piece, inputs, self.tile)?;
         let cast = match output.change {
             Change::Cast(pair) => Some(pair),
             Change::Copy => None,
@@ -232,9 +240,9 @@ impl Blueprint {
             let (way, tiles, read) = match run {
                 Some(bytes) => {
                     let flat = Shape::new([bytes.len() / element])?;
-                    (Way::Run { input, source, bytes, order }, Tiles::of(&flat, RUN_TILE / element), element)
+                    (Way::Run { input, source, bytes, order }, Tiles::of(&flat, self.tile / element), element)
                 }
-                None => way_of(&value, None, inputs)?,
+                None => way_of(&value, None, inputs, self.tile)?,
             };
             let extent = matches!(way, Way::Run { .. }).then_some(0);
             let one = extent.and_then(|one| pieces::extent(&value, one, inputs));
@@ -311,11 +319,11 @@ fn position(value: &Value, extent: Option<usize>, inputs: Inputs<'_>) -> (u32, S
 }
 
 /// How a value is read, or one extent of it; the tiles, and the bytes of one element of them.
-fn way_of(value: &Value, piece: Option<usize>, inputs: Inputs<'_>) -> Result<(Way, Tiles, u64)> {
+fn way_of(value: &Value, piece: Option<usize>, inputs: Inputs<'_>, tile: u64) -> Result<(Way, Tiles, u64)> {
     let Some(origin) = value.entry() else {
         let read = value.element()?;
         let cut = if value.crosses() { Tiles::square } else { Tiles::of };
-        return Ok((Way::Boxes, cut(value.shape(), BOX_TILE / read), read));
+        return Ok((Way::Boxes, cut(value.shape(), BOX_TILES * tile / read), read));
     };
     let entry = inputs.entry(origin);
     let extents = entry.extents()?;
@@ -329,10 +337,10 @@ fn way_of(value: &Value, piece: Option<usize>, inputs: Inputs<'_>) -> Result<(Wa
         let read = element.unwrap_or(1);
         let flat = Shape::new([bytes.len() / read])?;
         let way = Way::Run { input: origin.input, source: extent.source, bytes, order };
-        return Ok((way, Tiles::of(&flat, RUN_TILE / read), read));
+        return Ok((way, Tiles::of(&flat, tile / read), read));
     }
     let read = entry.dtype.element_bytes(packing).unwrap_or(1);
-    Ok((Way::Boxes, Tiles::of(&entry.shape, BOX_TILE / read), read))
+    Ok((Way::Boxes, Tiles::of(&entry.shape, BOX_TILES * tile / read), read))
 }
 
 /// The stored checksum that stays true for a blob: its bytes are those of the extent's whole range.

@@ -29,14 +29,14 @@ pub(crate) fn keep(
     let chosen: Vec<usize> = (0..resolved.outputs.len()).filter(|&at| is_cast(&resolved.outputs[at])).collect();
     let outputs = chosen.iter().map(|&at| resolved.outputs[at].clone()).collect();
     let measured = Resolved { outputs, ..Resolved::default() };
-    let blueprint = Blueprint::new(&measured, catalogs, conversion.target, false)?;
+    let mut options = options.clone();
+    (options.verify, options.output.in_place) = (false, false);
+    let blueprint = Blueprint::new(&measured, catalogs, conversion.target, &options)?;
     let folder = folder_of(conversion.output);
     let sources: Vec<Source<'_>> = (conversion.inputs.iter())
         .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
         .collect();
     progress.begin(blueprint.jobs.iter().fold(0, |sum, job| sum.saturating_add(job.bytes())));
-    let mut options = options.clone();
-    options.output.in_place = false;
     let nothing_there = vec![false; blueprint.jobs.len()];
     let run = Run::new(&blueprint, &nothing_there, &sources, &options, progress);
     run.tiles(&Nowhere)?;

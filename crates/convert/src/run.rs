@@ -6,6 +6,7 @@ use crate::measure;
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::report::{CastReport, Losses, Report};
 use crate::target::Target;
+use crate::tiles::{BOX_TILES, RUN_TILE};
 use crate::value::{Reader, Source};
 use crate::workers::parallel;
 use std::collections::{HashMap, HashSet};
@@ -55,6 +56,9 @@ pub struct Options {
     pub keep_calls: bool,
     /// Puts everything under this key of an outermost dict, for formats that nest.
     pub nest: Option<String>,
+    /// Bytes of input that a worker handles at once; four times as many where tensors are picked together. Outputs do
+    /// not depend on it.
+    pub tile_bytes: u64,
     /// What else the writer is told.
     pub output: WriteOptions,
 }
@@ -83,6 +87,7 @@ impl Default for Options {
             shard_size: None,
             keep_calls: false,
             nest: None,
+            tile_bytes: RUN_TILE,
             output: WriteOptions::default(),
         }
     }
@@ -138,7 +143,7 @@ pub fn convert(
         OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
         _ => Vec::new(),
     };
-    let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options.verify)?;
+    let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
     let folder = folder_of(conversion.output);
     let share = share(options.output.share, &resolved, catalogs);
     let to_write = share == Share::Never || share == Share::Copy || blueprint.manifest.verbatim.is_empty();
@@ -581,13 +586,47 @@ fn plural(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// What an entry, its output and its job take, names and the new index included: 2.5 kB a tensor was measured on a
+/// safetensors file of 100,000 tensors, to each format.
+const INDEX_OF_ONE: u64 = 2600;
+const PROGRAM: u64 = 5 << 20;
+
 /// Bytes that a conversion holds at once: tiles in flight and the index.
-pub fn planned_memory(resolved: &Resolved, threads: usize) -> u64 {
-    use crate::tiles::{BOX_TILE, RUN_TILE};
-    /// What an entry, its output and its job take, names and the new index included: 2.5 kB a tensor was measured on
-    /// a safetensors file of 100,000 tensors, to each format.
-    const INDEX: u64 = 2600;
-    const PROGRAM: u64 = 5 << 20;
-    let widest = if resolved.outputs.is_empty() { RUN_TILE } else { 4 * BOX_TILE };
-    PROGRAM + threads as u64 * widest + resolved.outputs.len() as u64 * INDEX
+pub fn planned_memory(resolved: &Resolved, options: &Options) -> u64 {
+    fixed_memory(resolved) + options.threads as u64 * tiles_at_once(resolved) * options.tile_bytes
+}
+
+fn fixed_memory(resolved: &Resolved) -> u64 {
+    PROGRAM + resolved.outputs.len() as u64 * INDEX_OF_ONE
+}
+
+/// How many tiles a worker holds: what is read, gathered, cast and written, and for tensors that steps make three more
+/// for each step.
+fn tiles_at_once(resolved: &Resolved) -> u64 {
+    let deepest = resolved.outputs.iter().map(|output| output.value.depth()).max();
+    deepest.map_or(1, |depth| BOX_TILES * (4 + 3 * depth))
+}
+
+impl Options {
+    /// Makes tiles smaller, then threads fewer, until [`planned_memory`] is at most `most` bytes.
+    ///
+    /// # Errors
+    /// `Request` where that is not enough, with what is needed.
+    pub fn fit_memory(&mut self, resolved: &Resolved, most: u64) -> Result<()> {
+        const SMALLEST: u64 = 16 << 10;
+        while planned_memory(resolved, self) > most && self.tile_bytes > SMALLEST {
+            self.tile_bytes /= 2;
+        }
+        while planned_memory(resolved, self) > most && self.threads > 1 {
+            self.threads -= 1;
+        }
+        match planned_memory(resolved, self) {
+            needed if needed > most => {
+                let count = resolved.outputs.len();
+                let message = format!("{count} tensors need about {needed} bytes of memory, and {most} are allowed");
+                Err(Error::request(message).help("raise --max-memory, or convert fewer tensors at once with --include"))
+            }
+            _ => Ok(()),
+        }
+    }
 }

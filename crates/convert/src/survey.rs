@@ -49,7 +49,7 @@ pub fn survey(
     let outputs = readable.iter().map(|&id| as_it_is(id, catalog.entry(id))).collect();
     let resolved = Resolved { outputs, ..Resolved::default() };
     let inputs = [Input { word: "", catalog }];
-    let blueprint = Blueprint::new(&resolved, Inputs(&inputs), &anything(catalog.format), options.verify)?;
+    let blueprint = Blueprint::new(&resolved, Inputs(&inputs), &anything(catalog.format), options)?;
     let sources = [Source::new(files, checkpoint, &std::env::temp_dir())];
     progress.begin(blueprint.jobs.iter().fold(0, |sum, job| sum.saturating_add(job.bytes())));
     let nothing_there = vec![false; blueprint.jobs.len()];

@@ -5,8 +5,9 @@ use weightlift_core::{Region, Shape};
 /// Bytes of input that a tile of consecutive elements aims at: large enough to make system calls cheap, small enough
 /// that reading, checking, casting and writing it stay in the second-level cache.
 pub(crate) const RUN_TILE: u64 = 512 << 10;
-/// The same for tensors that are picked together from strided storage, where larger boxes read less twice.
-pub(crate) const BOX_TILE: u64 = 2 << 20;
+/// How much larger tiles are of tensors that are picked together from strided storage, where larger boxes read less
+/// twice.
+pub(crate) const BOX_TILES: u64 = 4;
 
 /// Equal boxes that a tensor is cut into, in row-major order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -325,6 +325,9 @@ pub(crate) struct ConvertArgs {
     /// Do not verify the checksums stored in the input
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) no_verify: bool,
+    /// Hold at most so much in memory (64MiB, 2GB): smaller tiles, then fewer threads [default: no limit; plan shows it]
+    #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
+    pub(crate) max_memory: Option<u64>,
     /// Number of worker threads [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Output and checks")]
     pub(crate) threads: Option<u16>,

@@ -47,7 +47,11 @@ pub(crate) fn plan(
     if let Some(path) = recipe {
         write_recipe(&opened, path, &given.recipe(&words(args))?, args.force)?;
     }
-    let memory = weightlift::planned_memory(&resolved, save.options.threads);
+    let mut options = save.options.clone();
+    if let Some(most) = save.max_memory {
+        options.fit_memory(&resolved, most)?;
+    }
+    let memory = weightlift::planned_memory(&resolved, &options);
     if args.json {
         let mut json = plan_to_json(&resolved, target.id, memory);
         json["measured"] = measured(&resolved, &save).map(|(t, bytes)| json!({"tensors": t, "bytes": bytes})).into();
@@ -148,6 +152,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.output.in_place = args.in_place;
     save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
     (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
+    save.max_memory = args.max_memory;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
     Ok((opened, plan.allow_unmatched(args.allow_unmatched).apply_scales(args.apply_scales), save))
 }

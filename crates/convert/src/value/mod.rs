@@ -148,6 +148,12 @@ impl Value {
         found
     }
 
+    /// How many steps made it, one on the other.
+    pub(crate) fn depth(&self) -> u64 {
+        let below = self.parts().into_iter().map(Value::depth).max();
+        below.map_or(0, |below| below + 1)
+    }
+
     /// Whether neighbours in the result come from elements far apart, so that square boxes read less than runs.
     pub(crate) fn crosses(&self) -> bool {
         let own = matches!(&self.0.kind, Kind::Permute(_, axes) if axes.last() != Some(&(axes.len() - 1)));
