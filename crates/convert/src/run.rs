@@ -223,7 +223,8 @@ fn placed(blueprint: &Blueprint, writer: &dyn CheckpointWriter, share: Share, ve
 /// # Errors
 /// `Malformed` for inputs whose parts do not fit together.
 pub fn manifest(resolved: &Resolved, inputs: &[Input<'_>], target: &Target) -> Result<Manifest> {
-    Blueprint::new(resolved, Inputs(inputs), target, false).map(|blueprint| blueprint.manifest)
+    Blueprint::new(resolved, Inputs(inputs), target, &Options { verify: false, ..Options::default() })
+        .map(|blueprint| blueprint.manifest)
 }
 
 fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
