@@ -600,3 +600,25 @@ fn the_schema_of_recipes_knows_every_word() {
     known.sort_unstable();
     assert_eq!(known, weightlift::Words::all().collect::<Vec<_>>());
 }
+
+/// transformers loads what the preset made of a TensorFlow BERT, and computes what NumPy computes from the original.
+#[test]
+fn transformers_computes_the_same_from_a_converted_bert() {
+    let Some(judge) = judge("transformers_computes_the_same_from_a_converted_bert") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("bert.ckpt");
+    ask(judge, json!({"ask": "bert_tf_save", "path": path(&source), "seed": 3}));
+    for file in ["pytorch_model.bin", "model.safetensors"] {
+        let folder = dir.path().join(file.split('.').next_back().unwrap());
+        std::fs::create_dir(&folder).unwrap();
+        let mut steps = vec!["--drop-optimizer", "--preset", "bert"];
+        if file.ends_with("safetensors") {
+            steps.extend(["--metadata", "format=pt"]);
+        }
+        convert(&[&source], &folder.join(file), &steps);
+        let answer = ask(judge, json!({"ask": "bert_forward", "source": path(&source), "folder": path(&folder)}));
+        assert_eq!(answer["missing"], json!([]), "{file}");
+        let (difference, scale) = (answer["difference"].as_f64().unwrap(), answer["scale"].as_f64().unwrap());
+        assert!(difference < 1e-5 && scale > 0.1, "{file}: {difference} of {scale}");
+    }
+}

@@ -139,7 +139,90 @@ def numpy_save(request):
     return {"tensors": tensors}
 
 
+def bert_tf_save(request):
+    """A random BERT as google-research/bert names it in TensorFlow 1, with slots of its optimizer."""
+    import numpy as np
+    import tensorflow as tf
+
+    hidden, inner = BERT["hidden_size"], BERT["intermediate_size"]
+    shapes = {
+        "bert/embeddings/word_embeddings": [BERT["vocab_size"], hidden],
+        "bert/embeddings/position_embeddings": [BERT["max_position_embeddings"], hidden],
+        "bert/embeddings/token_type_embeddings": [2, hidden],
+        "cls/predictions/output_bias": [BERT["vocab_size"]],
+        "cls/predictions/transform/dense/kernel": [hidden, hidden],
+        "cls/predictions/transform/dense/bias": [hidden],
+    }
+    norms = ["bert/embeddings", "cls/predictions/transform"]
+    for layer in range(BERT["num_hidden_layers"]):
+        base = f"bert/encoder/layer_{layer}"
+        dense = [(f"attention/self/{part}", hidden, hidden) for part in ("query", "key", "value")]
+        dense += [("attention/output/dense", hidden, hidden), ("intermediate/dense", hidden, inner), ("output/dense", inner, hidden)]
+        for name, rows, columns in dense:
+            shapes[f"{base}/{name}/kernel"], shapes[f"{base}/{name}/bias"] = [rows, columns], [columns]
+        norms += [f"{base}/attention/output", f"{base}/output"]
+    for norm in norms:
+        shapes[f"{norm}/LayerNorm/gamma"] = shapes[f"{norm}/LayerNorm/beta"] = [hidden]
+    random = np.random.default_rng(request["seed"])
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name, shape in shapes.items():
+            value = random.standard_normal(shape).astype("float32") * 0.3
+            v1.get_variable(name, initializer=value + 1 if name.endswith("gamma") else value)
+            v1.get_variable(name + "/adam_m", initializer=value)
+        v1.get_variable("global_step", initializer=np.int64(7))
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, request["path"])
+    return {}
+
+
+def bert_forward(request):
+    """The largest difference between what transformers computes from a converted folder and what NumPy computes from
+    the weights of the TensorFlow checkpoint."""
+    import math
+
+    import numpy as np
+    import tensorflow as tf
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    BertConfig(**BERT).save_pretrained(request["folder"])
+    model, info = BertForMaskedLM.from_pretrained(request["folder"], output_loading_info=True, torch_dtype=torch.float32)
+    ids = np.arange(12).reshape(2, 6)
+    with torch.no_grad():
+        theirs = model.eval()(torch.tensor(ids)).logits.numpy()
+
+    reader = tf.train.load_checkpoint(request["source"])
+    weight = lambda name: reader.get_tensor(name).astype("float64")
+    dense = lambda x, name: x @ weight(name + "/kernel") + weight(name + "/bias")
+    gelu = lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return scaled * weight(name + "/LayerNorm/gamma") + weight(name + "/LayerNorm/beta")
+
+    words = weight("bert/embeddings/word_embeddings")
+    x = words[ids] + weight("bert/embeddings/position_embeddings")[: ids.shape[1]] + weight("bert/embeddings/token_type_embeddings")[0]
+    x = norm(x, "bert/embeddings")
+    heads, size = BERT["num_attention_heads"], BERT["hidden_size"] // BERT["num_attention_heads"]
+    split = lambda x: x.reshape(x.shape[0], x.shape[1], heads, size).transpose(0, 2, 1, 3)
+    for layer in range(BERT["num_hidden_layers"]):
+        base = f"bert/encoder/layer_{layer}"
+        q, k, v = (split(dense(x, f"{base}/attention/self/{part}")) for part in ("query", "key", "value"))
+        scores = q @ k.transpose(0, 1, 3, 2) / math.sqrt(size)
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        context = (scores / scores.sum(-1, keepdims=True)) @ v
+        context = context.transpose(0, 2, 1, 3).reshape(x.shape)
+        x = norm(x + dense(context, f"{base}/attention/output/dense"), f"{base}/attention/output")
+        x = norm(x + dense(gelu(dense(x, f"{base}/intermediate/dense")), f"{base}/output/dense"), f"{base}/output")
+    x = norm(gelu(dense(x, "cls/predictions/transform/dense")), "cls/predictions/transform")
+    ours = x @ words.T + weight("cls/predictions/output_bias")
+    missing = sorted(str(item) for item in info["missing_keys"])
+    return {"difference": float(np.abs(ours - theirs).max()), "scale": float(np.abs(ours).max()), "missing": missing}
+
+
 REQUESTS = {
     function.__name__: function
-    for function in (hub_save, transformers_load, accelerate_load, numpy_load, numpy_save)
+    for function in (hub_save, transformers_load, accelerate_load, numpy_load, numpy_save, bert_tf_save, bert_forward)
 }
