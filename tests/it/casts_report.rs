@@ -299,8 +299,22 @@ fn integers_and_booleans_are_cast_only_when_they_are_named() {
     assert_eq!(convert(&file, &output, &["--dtype", "u8:f16", "--dtype", "mask=bool:f32"]).status.code(), Some(0));
     assert_eq!(dtypes(&output), [DType::F32, DType::F32, DType::F16, DType::I64]);
     assert_eq!(read(&output, "bytes"), [0x40, 0x5a, 0x00, 0x42]);
-    // Through every format and back: nothing changes its dtype by the way.
-    for there in ["there.npz", "there.pt", "there.safetensors", "there.ckpt"] {
+}
+
+/// A checkpoint with halves and masks keeps its dtypes through every format and back.
+#[test]
+fn dtypes_survive_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("in.safetensors");
+    let tensors: &[(&str, DType, &[u64], &[u8])] = &[
+        ("h.attn.masked_bias", DType::F16, &[], &[0x00, 0xf0]),
+        ("h.attn.bias", DType::Bool, &[2], &[1, 0]),
+        ("w", DType::Bf16, &[1], &[0x80, 0x3f]),
+        ("bytes", DType::U8, &[1], &[9]),
+        ("ids", DType::I64, &[1], &[7, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    raw(&file, tensors);
+    for there in ["there.pt", "there.safetensors", "there.ckpt"] {
         let (there, back) = (dir.path().join(there), dir.path().join("back.safetensors"));
         for (from, to) in [(&file, &there), (&there, &back)] {
             assert_eq!(convert(from, to, &[]).status.code(), Some(0), "{}", there.display());
