@@ -146,8 +146,10 @@ def main():
     parser.add_argument("--markdown")
     given = parser.parse_args()
     manifest = ROOT / "benches/kernels/Cargo.toml"
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", manifest], check=True)
-    folder = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "benches/kernels/target")
+    folder = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target/kernels")
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(folder)}
+    build = ["cargo", "build", "--release", "--quiet", "--manifest-path", manifest]
+    subprocess.run(build, check=True, env=environment)
     server = subprocess.Popen(
         [folder / "release/weightlift-benches"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -126,6 +126,11 @@ pub fn deviation_in(room: Room, pair: CastPair, src: &[u8], dst: &[u8]) -> Devia
     if pair.is_lossless() || matches!(to.coding, Coding::Bool) {
         return Deviation::default();
     }
+    compare(room, pair, (from, to), src, dst)
+}
+
+/// The comparison of a pair that can lose something.
+fn compare(room: Room, pair: CastPair, (from, to): (Element, Element), src: &[u8], dst: &[u8]) -> Deviation {
     let fast = pair.of_parts().and_then(|pair| match room {
         Room::Scalar => None,
         Room::Portable => super::portable::deviation(pair, src, dst),
@@ -149,13 +154,13 @@ const STEP: usize = 2048;
 pub fn cast_and_compare(pair: CastPair, rule: impl Into<Rule>, src: &[u8], dst: &mut [u8]) -> (Tally, Deviation) {
     let rule = rule.into();
     let Some((from, to)) = super::check(pair, src.len(), dst.len()) else { return Default::default() };
-    if pair.is_lossless() {
+    if pair.is_lossless() || matches!(to.coding, Coding::Bool) {
         return (super::cast(pair, rule, src, dst), Deviation::default());
     }
-    let mut total = (Tally::default(), Deviation::default());
+    let (room, mut total) = (Room::best(), (Tally::default(), Deviation::default()));
     for (src, dst) in src.chunks(STEP * from.size()).zip(dst.chunks_mut(STEP * to.size())) {
         total.0.merge(&super::cast(pair, rule, src, dst));
-        total.1.merge(&deviation(pair, src, dst));
+        total.1.merge(&compare(room, pair, (from, to), src, dst));
     }
     total
 }

@@ -39,6 +39,15 @@ impl Source for F64Room {
     unsafe fn load(from: *const u8) -> __m256i {
         // SAFETY: the caller vouches for eight elements, which are two vectors of four.
         let (low, high) = unsafe { (_mm256_loadu_pd(from.cast()), _mm256_loadu_pd(from.add(32).cast())) };
+        let near = _mm256_set_m128(_mm256_cvtpd_ps(sticky(high)), _mm256_cvtpd_ps(sticky(low)));
+        let bits = _mm256_castps_si256(near);
+        // Outside the normal numbers of f32 the digits that stick do not all fit.
+        let above = _mm256_sub_epi32(magnitudes(bits), _mm256_set1_epi32(F32.min_normal() as i32));
+        let bound = _mm256_set1_epi32((F32.infinity() - F32.min_normal()) as i32);
+        let outside = _mm256_cmpeq_epi32(_mm256_max_epu32(above, bound), above);
+        if _mm256_testz_si256(outside, outside) == 1 {
+            return bits;
+        }
         _mm256_set_m128i(round_to_odd(high), round_to_odd(low))
     }
 }
@@ -157,6 +166,16 @@ impl Target for Bf16Room {
         // SAFETY: the caller vouches for eight elements, which are half a vector.
         unsafe { _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed)) }
     }
+}
+
+/// Four f64 without the digits that f32 has no room for; where one of those was set, the last digit left is.
+#[target_feature(enable = "avx2,f16c")]
+#[inline]
+fn sticky(value: __m256d) -> __m256d {
+    let (bits, rest) = (_mm256_castpd_si256(value), _mm256_set1_epi64x((1 << 29) - 1));
+    // Anything but zero carries into the digit above.
+    let carried = _mm256_add_epi64(_mm256_and_si256(bits, rest), rest);
+    _mm256_castsi256_pd(_mm256_andnot_si256(rest, _mm256_or_si256(bits, carried)))
 }
 
 /// f32 of four f64, an inexact one with its last digit set. The nearest f32 is there already if it is odd; if it is

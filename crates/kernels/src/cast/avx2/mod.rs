@@ -215,6 +215,8 @@ unsafe fn choose<const SATURATE: bool>(pair: CastPair, near: bool, src: &[u8], d
         DType::F8E5m2fnuz => widening::<E5m2fnuzRoom>(pair.to)?,
         DType::F8E4m3b11fnuz => widening::<E4m3b11fnuzRoom>(pair.to)?,
         DType::F4E2m1 => widening::<E2m1Room>(pair.to)?,
+        DType::F6E2m3 => widening::<E2m3Room>(pair.to)?,
+        DType::F6E3m2 => widening::<E3m2Room>(pair.to)?,
         _ => return None,
     };
     // SAFETY: as the caller vouches.
@@ -236,6 +238,8 @@ fn to_float<S: Source, const SATURATE: bool>(to: DType) -> Option<Cast> {
         DType::F8E5m2fnuz => cast::<Pair<S, E5m2fnuzRoom>, SATURATE>,
         DType::F8E4m3b11fnuz => cast::<Pair<S, E4m3b11fnuzRoom>, SATURATE>,
         DType::F4E2m1 => cast::<Pair<S, E2m1Room>, SATURATE>,
+        DType::F6E2m3 => cast::<Pair<S, E2m3Room>, SATURATE>,
+        DType::F6E3m2 => cast::<Pair<S, E3m2Room>, SATURATE>,
         _ => return None,
     })
 }

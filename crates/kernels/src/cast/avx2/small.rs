@@ -1,7 +1,7 @@
 //! Floats of eight bits and less, as f32 bits and back.
 
 use super::floats::{Source, Target, at_least, magnitudes};
-use crate::cast::format::{E2M1, E4M3B11FNUZ, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, F32, Float, Special};
+use crate::cast::format::{E2M1, E2M3, E3M2, E4M3B11FNUZ, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, F32, Float, Special};
 use std::arch::x86_64::*;
 
 /// A float of at most eight bits.
@@ -45,6 +45,8 @@ small!(E4m3fnuzRoom, E4M3FNUZ);
 small!(E5m2fnuzRoom, E5M2FNUZ);
 small!(E4m3b11fnuzRoom, E4M3B11FNUZ);
 small!(E2m1Room, E2M1);
+small!(E2m3Room, E2M3);
+small!(E3m2Room, E3M2);
 
 /// f32 bits of the codes of a small float, as the portable room finds them.
 #[target_feature(enable = "avx2,f16c")]

@@ -1,6 +1,8 @@
 //! Floats as f32 bits and back.
 
-use crate::cast::format::{BF16, E2M1, E4M3B11FNUZ, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, F64, Float, Special};
+use crate::cast::format::{
+    BF16, E2M1, E2M3, E3M2, E4M3B11FNUZ, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, F64, Float, Special,
+};
 
 /// A source of `N` bytes an element.
 pub(super) trait Source<const N: usize> {
@@ -93,6 +95,8 @@ pub(super) struct E4m3fnuzRoom;
 pub(super) struct E5m2fnuzRoom;
 pub(super) struct E4m3b11fnuzRoom;
 pub(super) struct E2m1Room;
+pub(super) struct E2m3Room;
+pub(super) struct E3m2Room;
 
 impl Source<2> for F16Room {
     const FORMAT: Float = F16;
@@ -110,6 +114,8 @@ narrow_target!(E4m3fnuzRoom, E4M3FNUZ, u8, 1);
 narrow_target!(E5m2fnuzRoom, E5M2FNUZ, u8, 1);
 narrow_target!(E4m3b11fnuzRoom, E4M3B11FNUZ, u8, 1);
 narrow_target!(E2m1Room, E2M1, u8, 1);
+narrow_target!(E2m3Room, E2M3, u8, 1);
+narrow_target!(E3m2Room, E3M2, u8, 1);
 
 /// The bits of the f32 that is equal or, with its last digit set, next to `value` on the side of zero.
 #[inline(always)]

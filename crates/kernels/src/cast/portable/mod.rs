@@ -131,17 +131,33 @@ fn from_float<S: Source<N> + Exact<N>, const N: usize, const SATURATE: bool>(
     to_int::<S, N>(to, src, dst).or_else(|| to_float::<S, N, SATURATE>(to, src, dst))
 }
 
-/// To the half formats, the targets of an integer that are narrower than f32 and not tiny.
+/// To the targets of an integer that are narrower than f32.
 fn narrow_int<S: Whole<N>, const N: usize, const SATURATE: bool>(
     to: DType,
     src: &[u8],
     dst: &mut [u8],
 ) -> Option<Tally> {
-    match to {
-        DType::F16 => Some(cast::<IntRoom<S>, F16Room, N, 2, SATURATE>(src, dst)),
-        DType::Bf16 => Some(cast::<IntRoom<S>, Bf16Room, N, 2, SATURATE>(src, dst)),
-        _ => None,
+    let narrow = to.is_float() && to.bits() <= Some(16);
+    if narrow { to_float::<IntRoom<S>, N, SATURATE>(to, src, dst) } else { None }
+}
+
+/// To powers of two: the exponent, rounded up from half way on, and from anything on above the least power.
+fn to_scale<S: Source<N>, const N: usize, const SATURATE: bool>(src: &[u8], dst: &mut [u8]) -> Tally {
+    const NAN: u32 = 0xff;
+    let (mut tally, beyond) = (Tally::default(), |code| if SATURATE { code } else { NAN });
+    for (source, target) in src.as_chunks::<N>().0.iter().zip(dst) {
+        let bits = S::load(*source);
+        let (magnitude, fraction) = (bits & 0x7fff_ffff, bits & 0x007f_ffff);
+        let half = if magnitude >> 23 == 0 { 0x0040_0001 } else { 0x0040_0000 };
+        let code = (magnitude >> 23) + u32::from(fraction >= half);
+        let (nan, below) = (magnitude > 0x7f80_0000, magnitude == 0 || bits >> 31 == 1);
+        let lost = !nan && (below || code >= NAN);
+        tally.nan += u64::from(nan);
+        tally.overflow += u64::from(lost);
+        let held = if below { beyond(0) } else { code.min(beyond(NAN - 1)) };
+        *target = if nan { NAN } else { held } as u8;
     }
+    tally
 }
 
 fn to_float<S: Source<N>, const N: usize, const SATURATE: bool>(
@@ -160,6 +176,9 @@ fn to_float<S: Source<N>, const N: usize, const SATURATE: bool>(
         DType::F8E5m2fnuz => cast::<S, E5m2fnuzRoom, N, 1, SATURATE>(src, dst),
         DType::F8E4m3b11fnuz => cast::<S, E4m3b11fnuzRoom, N, 1, SATURATE>(src, dst),
         DType::F4E2m1 => cast::<S, E2m1Room, N, 1, SATURATE>(src, dst),
+        DType::F6E2m3 => cast::<S, E2m3Room, N, 1, SATURATE>(src, dst),
+        DType::F6E3m2 => cast::<S, E3m2Room, N, 1, SATURATE>(src, dst),
+        DType::F8E8m0fnu => to_scale::<S, N, SATURATE>(src, dst),
         _ => return None,
     })
 }
