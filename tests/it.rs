@@ -40,6 +40,8 @@ mod tf_command;
 mod tf_peers;
 #[path = "it/torch_random.rs"]
 mod torch_random;
+#[path = "it/torch_read.rs"]
+mod torch_read;
 #[path = "it/torch_write.rs"]
 mod torch_write;
 #[path = "it/workspace.rs"]

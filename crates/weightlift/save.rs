@@ -25,6 +25,8 @@ pub struct SaveOptions {
     pub keep_storages: bool,
     /// Writes whole what comes in pieces that the format could keep.
     pub join_partitions: bool,
+    /// Leaves out tensors whose values are damaged and names them in the report, instead of failing.
+    pub salvage: bool,
 }
 
 /// The formats that are written as several files where that is asked for.
@@ -199,7 +201,7 @@ fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
     let mut capabilities = format
         .capabilities()
         .ok_or_else(|| Error::request(format!("{} files are read but not written", format.name())))?;
-    if save.options.nest.is_some() && !capabilities.nests {
+    if save.options.output.nest.is_some() && !capabilities.nests {
         let error = Error::request(format!("--nest: a {} has no dict to put the tensors into", format.name()));
         return Err(error.help("--add-prefix puts a word before every name"));
     }
@@ -213,6 +215,7 @@ fn target(format: &'static dyn Format, save: &SaveOptions) -> Result<Target> {
         weights_only: save.weights_only,
         keep_storages: save.keep_storages,
         join_partitions: save.join_partitions,
+        salvage: save.salvage,
     })
 }
 

@@ -25,7 +25,7 @@ fn save(opened: &Opened, plan: &Plan, output: &Path, refused: &mut u32) -> Resul
     match opened.save(plan, output, &save) {
         Err(error) if error.message().contains("call torch_objects.called, which") => {
             *refused += 1;
-            save.options.keep_calls = true;
+            save.options.output.keep_calls = true;
             opened.save(plan, output, &save).map(drop)
         }
         other => other.map(drop),

@@ -237,6 +237,8 @@ pub struct Resolved {
     pub outputs: Vec<OutputSpec>,
     /// What the target cannot hold.
     pub left_out: Vec<LeftOut>,
+    /// Tensors whose values are damaged, left out because that was asked for.
+    pub lost: Vec<LeftOut>,
     /// Whether what the input has beside tensors goes along.
     pub carries_extras: bool,
     /// Where it does not, what that is, a line each.

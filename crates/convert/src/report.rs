@@ -80,6 +80,8 @@ pub struct Report {
     pub kept_back: Vec<CastReport>,
     /// What the output does not have, though nobody excluded it.
     pub left_out: Vec<LeftOut>,
+    /// Tensors whose values are damaged, left out because that was asked for.
+    pub lost: Vec<LeftOut>,
     /// What the input has beside tensors and the output has not, a line each.
     pub not_carried: Vec<String>,
     /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.

@@ -3,7 +3,7 @@
 use crate::blueprint::{Blueprint, Check, Job, Way};
 use crate::inputs::{Input, Inputs};
 use crate::measure;
-use crate::plan::{Change, OutputSpec, Resolved};
+use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
 use crate::report::{CastReport, Losses, Report};
 use crate::target::Target;
 use crate::tiles::{BOX_TILES, RUN_TILE};
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Manifest, Origin,
-    Result, Share, WriteOptions,
+    ByteOrder, ByteRange, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Kind,
+    Manifest, Origin, Result, Share, SourceId, WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Like, Overflow, Rule, Tally};
@@ -52,10 +52,6 @@ pub struct Options {
     pub replace: bool,
     /// Most bytes of tensors in one file, for formats that are written as sets; a larger tensor has a file of its own.
     pub shard_size: Option<u64>,
-    /// Whether calls that are not known to be harmless are written back among the objects around the tensors.
-    pub keep_calls: bool,
-    /// Puts everything under this key of an outermost dict, for formats that nest.
-    pub nest: Option<String>,
     /// Bytes of input that a worker handles at once; four times as many where tensors are picked together. Outputs do
     /// not depend on it.
     pub tile_bytes: u64,
@@ -68,8 +64,7 @@ impl Options {
     pub fn for_writer(&self, target: &Target) -> WriteOptions {
         let mut options = self.output.clone();
         (options.replace, options.shard_size) = (self.replace, self.shard_size);
-        (options.keep_calls, options.weights_only) = (self.keep_calls, target.weights_only);
-        options.nest.clone_from(&self.nest);
+        options.weights_only = target.weights_only;
         options
     }
 }
@@ -85,8 +80,6 @@ impl Default for Options {
             verify: true,
             replace: false,
             shard_size: None,
-            keep_calls: false,
-            nest: None,
             tile_bytes: RUN_TILE,
             output: WriteOptions::default(),
         }
@@ -130,7 +123,7 @@ pub struct Conversion<'a> {
 /// outputs that exist, `Io`. Nothing bears the output's name then.
 pub fn convert(
     conversion: &Conversion<'_>,
-    resolved: Resolved,
+    mut resolved: Resolved,
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report> {
@@ -138,12 +131,11 @@ pub fn convert(
     let catalogs: Vec<Input<'_>> =
         conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
     let catalogs = Inputs(&catalogs);
-    let mut resolved = resolved;
     let kept_back = match options.on_overflow {
         OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
         _ => Vec::new(),
     };
-    let blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
+    let mut blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
     let folder = folder_of(conversion.output);
     let share = share(options.output.share, &resolved, catalogs);
     let to_write = share == Share::Never || share == Share::Copy || blueprint.manifest.verbatim.is_empty();
@@ -153,6 +145,12 @@ pub fn convert(
     let sources: Vec<Source<'_>> = (conversion.inputs.iter())
         .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
         .collect();
+    if conversion.target.salvage {
+        let damaged = Run::new(&blueprint, &[], &sources, options, progress).damaged()?;
+        if leave_out(&mut resolved, &damaged, catalogs)? {
+            blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
+        }
+    }
     let mut write_options = options.for_writer(conversion.target);
     write_options.share = share;
     let manifest = blueprint.manifest.clone();
@@ -183,6 +181,7 @@ pub fn convert(
         kept: kept(&resolved),
         kept_back,
         left_out: resolved.left_out,
+        lost: resolved.lost,
         not_carried: resolved.not_carried,
         suggested_key: resolved.suggested_key,
         carried: written.carried,
@@ -225,6 +224,40 @@ fn placed(blueprint: &Blueprint, writer: &dyn CheckpointWriter, share: Share, ve
 pub fn manifest(resolved: &Resolved, inputs: &[Input<'_>], target: &Target) -> Result<Manifest> {
     Blueprint::new(resolved, Inputs(inputs), target, &Options { verify: false, ..Options::default() })
         .map(|blueprint| blueprint.manifest)
+}
+
+/// A stored range whose bytes are not what they should be, and why.
+struct Damage {
+    input: u32,
+    source: SourceId,
+    range: ByteRange,
+    why: String,
+}
+
+/// Moves outputs that read damaged bytes to the lost ones; whether there were any.
+fn leave_out(resolved: &mut Resolved, damaged: &[Damage], inputs: Inputs<'_>) -> Result<bool> {
+    let before = resolved.lost.len();
+    for output in std::mem::take(&mut resolved.outputs) {
+        let entries = output.value.entries();
+        let extents = entries.iter().flat_map(|origin| {
+            let extents = inputs.entry(*origin).extents().unwrap_or_default();
+            extents.iter().map(|extent| (origin.input, extent.source, extent.bytes))
+        });
+        let hit = |(input, source, bytes): (u32, SourceId, ByteRange)| {
+            damaged.iter().find(|damage| (damage.input, damage.source, damage.range) == (input, source, bytes))
+        };
+        match extents.filter_map(hit).next() {
+            Some(Damage { why, .. }) => {
+                let (name, dtype, why) = (output.name, output.from, why.clone());
+                resolved.lost.push(LeftOut { name, dtype, why });
+            }
+            None => resolved.outputs.push(output),
+        }
+    }
+    if resolved.outputs.is_empty() && resolved.lost.len() > before {
+        return Err(Error::checksum("every tensor is damaged: nothing is left to write"));
+    }
+    Ok(resolved.lost.len() > before)
 }
 
 fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
@@ -324,7 +357,53 @@ impl<'a> Run<'a> {
     }
 
     fn verify(&self, check: &Check) -> Result<()> {
-        verify_range(&self.input(check.origin).sources.get(check.source)?, check.range, check.checksum)
+        let input = self.input(check.origin);
+        let verified = verify_range(&input.sources.get(check.source)?, check.range, check.checksum);
+        verified.map_err(|error| self.in_record(check, error))
+    }
+
+    /// Names the record in an error about its bytes, where the format has names for such.
+    fn in_record(&self, check: &Check, error: Error) -> Error {
+        match self.input(check.origin).checkpoint.record(check.source, check.range) {
+            Some(record) => error.help(format!("record {record:?}")),
+            None => error,
+        }
+    }
+
+    /// The stored ranges whose checksum differs or that cannot be read.
+    fn damaged(&self) -> Result<Vec<Damage>> {
+        let found = Mutex::new(Vec::new());
+        let damage = |origin: Origin, source, range, error: Error| match error.kind() {
+            Kind::Checksum | Kind::Malformed => {
+                let why =
+                    error.advice().map_or(error.message().to_owned(), |help| format!("{} ({help})", error.message()));
+                let damage = Damage { input: origin.input, source, range, why };
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
+                Ok(())
+            }
+            _ => Err(error),
+        };
+        let (checks, of_format) = (&self.blueprint.checks, &self.blueprint.of_format);
+        parallel(
+            self.options.threads,
+            checks.len() + of_format.len(),
+            || (),
+            |(), at| match checks.get(at) {
+                Some(check) => {
+                    self.verify(check).or_else(|error| damage(check.origin, check.source, check.range, error))
+                }
+                None => {
+                    let origin = of_format[at - checks.len()];
+                    let checkpoint = self.input(origin).checkpoint;
+                    let Err(error) = checkpoint.verify(origin.entry) else { return Ok(()) };
+                    match checkpoint.catalog().entry(origin.entry).extents()?.first() {
+                        Some(extent) => damage(origin, extent.source, extent.bytes, error),
+                        None => Err(error),
+                    }
+                }
+            },
+        )?;
+        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sends every tile through the workers.
@@ -492,7 +571,7 @@ impl<'a> Run<'a> {
         let name = self.name(check.origin);
         let path = self.input(check.origin).sources.get(check.source)?.path().to_path_buf();
         let error = mismatch(*stored, computed(check, digest).unwrap_or_default());
-        let error = error.in_tensor(name).in_file(path).at(check.range.start());
+        let error = self.in_record(check, error.in_tensor(name).in_file(path).at(check.range.start()));
         Err(match count {
             1 => error,
             count if count == fused().count() => {

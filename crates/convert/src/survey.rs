@@ -146,6 +146,7 @@ fn anything(format: &'static str) -> Target {
         allow_expand: true,
         keep_storages: false,
         join_partitions: true,
+        salvage: false,
         weights_only: false,
     }
 }

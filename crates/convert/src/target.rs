@@ -30,6 +30,8 @@ pub struct Target {
     pub keep_storages: bool,
     /// Writes whole what comes in pieces that the target could keep.
     pub join_partitions: bool,
+    /// Leaves out tensors whose values are damaged and names them, instead of failing.
+    pub salvage: bool,
 }
 
 /// What becomes of one tensor.
@@ -51,9 +53,11 @@ pub(crate) fn fit(items: Vec<Item>, inputs: Inputs<'_>, target: &Target) -> Resu
             Fate::Written(output) => resolved.outputs.push(*output),
             Fate::LeftOut(why) => resolved.left_out.push(left_out(&item, why)),
             Fate::Refused(why) => refused.push(left_out(&item, why)),
+            Fate::Broken(why) if target.salvage => resolved.lost.push(left_out(&item, why)),
             Fate::Broken(why) => {
                 let error = Error::malformed(why).in_tensor(&item.name);
-                return Err(error.help("--exclude leaves the tensor out; the others are readable"));
+                return Err(error
+                    .help("--exclude leaves the tensor out, --salvage all that are damaged; the others are readable"));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What a checkpoint holds, without a tensor byte read.
 
-use crate::{ByteRange, Entry, EntryId};
+use crate::{ByteRange, Entry, EntryId, Extent};
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,6 +64,35 @@ impl fmt::Debug for Extras {
     }
 }
 
+/// A tensor in its storage, in bytes from the start of it.
+struct View<'a> {
+    low: u64,
+    high: u64,
+    /// Of all its elements.
+    bytes: u64,
+    extent: &'a Extent,
+    entry: &'a Entry,
+}
+
+/// How many bytes views of one storage reach.
+fn reached(mut views: Vec<View<'_>>) -> u64 {
+    views.sort_by_key(|view| (view.low, view.high));
+    let (mut total, mut at) = (0, 0);
+    while let Some(view) = views.get(at) {
+        let (mut high, mut end) = (view.high, at + 1);
+        while let Some(next) = views.get(end).filter(|next| next.low < high) {
+            high = high.max(next.high);
+            end += 1;
+        }
+        let same = |other: &View<'_>| other.extent == view.extent && other.entry.shape == view.entry.shape;
+        let lone = views[at..end].iter().all(same);
+        let span = high - view.low.min(high);
+        total += if lone { view.bytes.min(span) } else { span };
+        at = end;
+    }
+    total
+}
+
 /// What a checkpoint holds: its entries in their own order, the sources they point into and the rest.
 #[derive(Debug, Clone)]
 pub struct Catalog {
@@ -118,6 +148,24 @@ impl Catalog {
     /// The entry of an id from this catalog.
     pub fn entry(&self, id: EntryId) -> &Entry {
         &self.entries[id.0 as usize]
+    }
+
+    /// Bytes of the storages that tensors are views of and that none of them reaches. Views that lie over each other
+    /// count as if they filled what is between their ends.
+    pub fn unused_bytes(&self) -> u64 {
+        let mut storages: HashMap<(SourceId, ByteRange), Vec<View<'_>>> = HashMap::new();
+        for entry in &self.entries {
+            if let Ok([extent]) = entry.extents()
+                && let Some(element) = entry.dtype.element_bytes(extent.packing)
+                && let Ok(reach) = extent.layout.reach(&entry.shape)
+                && !self.shared.contains(&(extent.source, extent.bytes))
+            {
+                let (low, high) = (extent.layout.offset * element, reach * element);
+                let view = View { low, high, bytes: entry.bytes, extent, entry };
+                storages.entry((extent.source, extent.bytes)).or_default().push(view);
+            }
+        }
+        storages.into_iter().map(|((_, bytes), views)| bytes.len().saturating_sub(reached(views))).sum()
     }
 
     /// The entries with their ids, in order.

@@ -1,7 +1,8 @@
 //! What a format does for the rest: recognise, open, say what it can hold, write.
 
 use crate::{
-    BlobId, Catalog, DType, EntryId, Error, Extras, FileRange, Files, Limits, Manifest, Packing, Result, SourceId,
+    BlobId, ByteRange, Catalog, DType, EntryId, Error, Extras, FileRange, Files, Limits, Manifest, Object, Packing,
+    Result, SourceId,
 };
 use std::fmt::Debug;
 use std::io::Read;
@@ -21,6 +22,8 @@ pub struct OpenOptions {
     pub strict: bool,
     /// Which names tensors bear, for formats that know several for each.
     pub names: Names,
+    /// Lists tensors whose values are missing or cut short as damaged, instead of refusing the whole file.
+    pub salvage: bool,
 }
 
 /// Which of its names a tensor bears.
@@ -223,8 +226,19 @@ pub trait Checkpoint: Send + Sync {
     /// What it holds.
     fn catalog(&self) -> &Catalog;
 
+    /// What stands around the tensors, in the order of the file, where the format has such objects.
+    fn objects(&self) -> Vec<Object> {
+        Vec::new()
+    }
+
     /// The files that belong to it, for sizes and for telling whether an output is its own input.
     fn files(&self) -> Vec<PathBuf>;
+
+    /// What the file itself calls a range of its bytes: the name of a zip member.
+    fn record(&self, source: SourceId, range: ByteRange) -> Option<String> {
+        let _ = (source, range);
+        None
+    }
 
     /// The bytes of a [`crate::Source::Decoded`], from its start.
     ///

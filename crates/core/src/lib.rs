@@ -17,6 +17,7 @@ mod format;
 mod layout;
 mod limits;
 mod manifest;
+mod object;
 mod range;
 mod shape;
 pub mod sniff;
@@ -33,5 +34,6 @@ pub use format::{
 pub use layout::{ByteOrder, Layout, Packing, Region};
 pub use limits::Limits;
 pub use manifest::{Blob, BlobId, Manifest, Origin, Output, Part};
+pub use object::{Object, ObjectValue};
 pub use range::{ByteRange, FileRange};
 pub use shape::Shape;

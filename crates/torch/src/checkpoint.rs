@@ -1,6 +1,7 @@
 //! An opened checkpoint.
 
 use crate::list::{Found, Listing};
+use crate::objects;
 use crate::pickle::{Graph, NodeId};
 use crate::source::Spaces;
 use crate::storage::Stored;
@@ -8,7 +9,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
-use weightlift_core::{ByteOrder, Catalog, Checkpoint, Entry, Extras, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Catalog, Checkpoint, Entry, Extras, Limits, Object, Result, SourceId};
 
 /// What one file or part of a file gave: the objects, and the tensors listed from them.
 pub(crate) struct Objects {
@@ -63,6 +64,8 @@ pub(crate) struct TorchCheckpoint {
     limits: Limits,
     /// Files that hold no tensors: indexes.
     others: Vec<PathBuf>,
+    /// The objects of a file that is not written back with them.
+    tree: Option<Tree>,
 }
 
 impl TorchCheckpoint {
@@ -72,10 +75,11 @@ impl TorchCheckpoint {
         let Listing { entries, found, beside, shared, .. } = listing;
         let mut checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
         (checkpoint.catalog.warnings, checkpoint.catalog.shared) = (warnings, shared);
-        if returns {
-            let (spaces, limits) = (checkpoint.spaces.clone(), checkpoint.limits.clone());
-            let tree = Tree { graph, root, found, storages, order, spaces, limits };
-            checkpoint.catalog.extras = Some(Extras::new(tree));
+        let (spaces, limits) = (checkpoint.spaces.clone(), checkpoint.limits.clone());
+        let tree = Tree { graph, root, found, storages, order, spaces, limits };
+        match returns {
+            true => checkpoint.catalog.extras = Some(Extras::new(tree)),
+            false => checkpoint.tree = Some(tree),
         }
         checkpoint
     }
@@ -90,7 +94,13 @@ impl TorchCheckpoint {
     ) -> TorchCheckpoint {
         let mut catalog = Catalog::new(crate::ID, description);
         (catalog.entries, catalog.beside, catalog.sources) = (entries, beside, spaces.sources());
-        TorchCheckpoint { catalog, spaces: Arc::new(spaces), limits: limits.clone(), others: Vec::new() }
+        TorchCheckpoint { catalog, spaces: Arc::new(spaces), limits: limits.clone(), others: Vec::new(), tree: None }
+    }
+
+    /// The objects, whether they are written back or not.
+    fn tree(&self) -> Option<&Tree> {
+        let carried = self.catalog.extras.as_ref().and_then(|extras| extras.get::<Tree>());
+        carried.or(self.tree.as_ref())
     }
 
     /// The same with a file that holds no tensors.
@@ -109,6 +119,15 @@ impl TorchCheckpoint {
 impl Checkpoint for TorchCheckpoint {
     fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    fn objects(&self) -> Vec<Object> {
+        self.tree().map(objects::list).unwrap_or_default()
+    }
+
+    fn record(&self, source: SourceId, range: ByteRange) -> Option<String> {
+        let mut records = self.tree()?.storages.iter();
+        records.find_map(|(key, at)| ((at.source, at.bytes) == (source, range)).then(|| format!("data/{key}")))
     }
 
     fn files(&self) -> Vec<PathBuf> {

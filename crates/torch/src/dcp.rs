@@ -4,6 +4,7 @@
 //! that holds it: a whole `torch.save` archive of one tensor. Other objects are archives too.
 
 use crate::checkpoint::TorchCheckpoint;
+use crate::list::Listing;
 use crate::pickle::{Graph, Machine, Node, NodeId, Nothing};
 use crate::source::Spaces;
 use crate::storage::natural;
@@ -13,7 +14,7 @@ use crate::{symbol, zip};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 use weightlift_core::{
-    ByteRange, DType, Data, Entry, Error, Extent, FileKind, Files, Key, KeyPath, Limits, Region, Result, Shape,
+    ByteRange, DType, Data, Entry, Error, Extent, FileKind, Files, Key, KeyPath, OpenOptions, Region, Result, Shape,
     SourceId,
 };
 use weightlift_io::FileSource;
@@ -47,13 +48,12 @@ type Address = (String, Option<Vec<u64>>);
 struct Reader<'a> {
     files: &'a dyn Files,
     folder: PathBuf,
-    limits: &'a Limits,
+    options: &'a OpenOptions,
     graph: &'a Graph,
     slices: HashMap<Address, Slice>,
     spaces: Spaces,
     opened: HashMap<String, SourceId>,
-    entries: Vec<Entry>,
-    beside: Vec<String>,
+    listing: Listing,
     /// Bytes of the slices read so far.
     loaded: u64,
 }
@@ -62,7 +62,8 @@ struct Reader<'a> {
 const MOST_LOADED: u64 = 16 << 20;
 
 /// Opens a distributed checkpoint by its metadata.
-pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<TorchCheckpoint> {
+pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Result<TorchCheckpoint> {
+    let limits = &options.limits;
     let source = FileSource::open(files, path)?;
     let bytes = source.read_vec(ByteRange::new(0, source.len())?, limits.header_bytes)?;
     let mut machine = Machine::new(bytes, Nothing, limits, Some(0));
@@ -71,17 +72,16 @@ pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<To
     let mut reader = Reader {
         files,
         folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
-        limits,
+        options,
         graph: &graph,
         slices: HashMap::new(),
         spaces: Spaces::default(),
         opened: HashMap::new(),
-        entries: Vec::new(),
-        beside: Vec::new(),
+        listing: Listing::default(),
         loaded: 0,
     };
     reader.read(root).map_err(|error| error.in_file(path))?;
-    let Reader { spaces, entries, beside, opened, .. } = reader;
+    let Reader { spaces, listing: Listing { entries, beside, .. }, opened, .. } = reader;
     let description = format!("PyTorch distributed checkpoint, {} data files", opened.len());
     Ok(TorchCheckpoint::flat(description, spaces, limits, entries, beside).with_file(path.to_path_buf()))
 }
@@ -112,7 +112,10 @@ impl Reader<'_> {
             let path = paths.get(&child.key).and_then(|&path| key_path(graph, path));
             let path = path.unwrap_or_else(|| KeyPath::flat(name.clone()));
             match field(graph, child.value, "chunks") {
-                Some(chunks) => self.tensor(name, path, child.value, chunks).map_err(|error| error.in_tensor(name))?,
+                Some(chunks) => {
+                    let entry = self.tensor(name, path.clone(), child.value, chunks);
+                    self.listing.push(entry.map_err(|error| error.in_tensor(name)), path, self.options.salvage)?;
+                }
                 None => self.object(name, &path),
             }
         }
@@ -167,11 +170,11 @@ impl Reader<'_> {
         if self.loaded > MOST_LOADED.saturating_add(total.saturating_mul(8)) {
             return Err(Error::limit("its slices are named again and again"));
         }
-        let objects = zip::load(&mut self.spaces, file, range, self.limits)?;
+        let objects = zip::load(&mut self.spaces, file, range, self.options)?;
         Ok(objects.listing.entries)
     }
 
-    fn tensor(&mut self, name: &str, path: KeyPath, node: NodeId, chunks: NodeId) -> Result<()> {
+    fn tensor(&mut self, name: &str, path: KeyPath, node: NodeId, chunks: NodeId) -> Result<Entry> {
         let graph = self.graph;
         let size = field(graph, node, "size").ok_or_else(|| missing("size"))?;
         let shape = Shape::new(naturals(graph, size, "the size of a tensor")?)?;
@@ -181,8 +184,7 @@ impl Reader<'_> {
             extents.extend(self.chunk(name, chunk, dtype, &shape)?);
         }
         check_cover(&extents, &shape)?;
-        self.entries.push(Entry::new(path, dtype, shape, extents)?);
-        Ok(())
+        Entry::new(path, dtype, shape, extents)
     }
 
     /// The dtype: the first field of the state of `TensorProperties`.
@@ -239,10 +241,10 @@ impl Reader<'_> {
         let value = slice.and_then(|slice| {
             let file = self.file(&slice.path).ok()?;
             let range = ByteRange::new(slice.offset, slice.length).ok()?;
-            let objects = zip::load(&mut self.spaces, file, range, self.limits).ok()?;
+            let objects = zip::load(&mut self.spaces, file, range, self.options).ok()?;
             Some(objects.graph.describe(objects.root))
         });
-        self.beside.push(format!("{} = {}", path.joined(), value.unwrap_or_else(|| "an object".into())));
+        self.listing.beside.push(format!("{} = {}", path.joined(), value.unwrap_or_else(|| "an object".into())));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::pickle::{Graph, Input, Machine, Node, NodeId};
 use crate::source::Spaces;
 use crate::storage::{Records, StorageId, Stored};
 use std::collections::HashMap;
-use weightlift_core::{ByteOrder, ByteRange, Error, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Error, Kind, OpenOptions, Result, SourceId};
 use weightlift_io::FileSource;
 
 /// The number that opens the stream, low byte first.
@@ -87,15 +87,15 @@ pub(crate) fn record_at(source: &FileSource, at: u64, storage: &StorageId) -> Re
 }
 
 /// Reads a legacy stream that takes a whole file.
-pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
     let source = spaces.file(file)?.clone();
-    load_unnamed(&source, spaces, file, limits).map_err(|error| error.in_file(source.path()))
+    load_unnamed(&source, spaces, file, options).map_err(|error| error.in_file(source.path()))
 }
 
-fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
     let range = ByteRange::new(0, source.len())?;
     let input = FileInput { source, range };
-    let mut machine = Machine::new(Vec::new(), input, limits, Some(0));
+    let mut machine = Machine::new(Vec::new(), input, &options.limits, Some(0));
     check_opening(&mut machine)?;
     machine.load()?;
     let root = machine.load()?;
@@ -109,14 +109,18 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits
         let storage = named.get(&key).ok_or_else(|| {
             Error::malformed(format!("storage {key:?} follows, but no tensor says what its elements are"))
         })?;
-        let bytes = record_at(source, at, storage)?;
+        let bytes = match record_at(source, at, storage) {
+            // Where one record ends is not known, so those behind it are lost too.
+            Err(error) if options.salvage && error.kind() == Kind::Malformed => break,
+            found => found?,
+        };
         at = bytes.end();
         places.insert(key, bytes);
     }
     let records = &mut StreamRecords { file, places };
     let order = ByteOrder::Little;
     let (listing, storages) =
-        Lister { graph: &graph, records, spaces, order, limits, outside: &HashMap::new() }.list(root)?;
+        Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() }.list(root)?;
     let description = "PyTorch checkpoint (legacy stream)";
     Ok(Objects { description, warnings: Vec::new(), returns: true, graph, root, listing, storages, order })
 }

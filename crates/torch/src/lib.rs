@@ -18,6 +18,8 @@
 //! |---|---|
 //! | zip of `torch.save` (1.4 and later) | `NAME/data.pkl` in its directory |
 //! | TorchScript archive | the same, with `constants.pkl` |
+//! | TorchScript archive of 1.0 | `NAME/model.json` and `NAME/tensors/` |
+//! | program of `torch.export` (`.pt2`) | its `…_weights_config.json`; the weights are read |
 //! | legacy stream (up to 1.5) | its magic number |
 //! | tar archive (0.1) | its first member |
 //! | distributed checkpoint, a folder | `.metadata` |
@@ -36,14 +38,25 @@
 //! # Objects
 //! Pickles of protocols 0 to 5 are read as data by the [`pickle`] machine: names stay names, calls are written down,
 //! nothing is imported or called. Tensors are found wherever they stand: in dicts, lists, attributes of unknown classes;
-//! a module lists what its `state_dict()` would. [`Tree`] keeps the whole graph, and a file written from entries of such
-//! a checkpoint has the same objects around the new tensors: classes by name, attributes, shared references, order. Calls
-//! are written back only of functions that make a value and do nothing else (containers, numbers, dates, paths, NumPy
-//! arrays, PyTorch's own rebuild functions); others are an error that names them.
+//! a module lists what its `state_dict()` would. [`Checkpoint::objects`] shows the rest, and [`Tree`] keeps the whole
+//! graph: a file written from entries of such a checkpoint has the same objects around the new tensors, classes by name,
+//! attributes, shared references, order.
+//!
+//! Calls are written back only of functions that make a value and do nothing else (containers, numbers, dates, paths,
+//! NumPy arrays, PyTorch's own rebuild functions); others are an error that names them, unless
+//! [`WriteOptions::keep_calls`] asks for them. [`WriteOptions::weights_only`] leaves out what
+//! `torch.load(weights_only=True)` refuses: keys of dicts go, items of lists and tuples become `None`, and an object that
+//! holds tensors becomes a dict or list of what it holds.
 //!
 //! Quantized tensors are listed in their own dtypes, with scale and zero point as a remark; sparse ones as the tensors
-//! they consist of; nested ones stand beside the tensors. Conjugated and negated views give their logical values. Tensors on the meta device are
-//! listed without values.
+//! they consist of; nested ones stand beside the tensors. Conjugated and negated views give their logical values.
+//! Tensors on the meta device are listed without values.
+//!
+//! # Errors
+//! `Malformed` where a file breaks a rule, with file, tensor and the byte in the file; `Unsupported` for kinds and
+//! versions that are not known; `Limit` beyond [`Limits`](weightlift_core::Limits). With [`OpenOptions::salvage`] a tensor
+//! whose record is missing or too short is listed as damaged instead. A pickle costs at most
+//! [`Graph::BYTES_PER_PICKLE_BYTE`](pickle::Graph::BYTES_PER_PICKLE_BYTE) bytes of memory for each of its own.
 //!
 //! # What is written
 //! A zip that PyTorch from 1.5 on loads, with `weights_only=True` and with `mmap=True`: stored members, every storage at
@@ -53,9 +66,11 @@
 
 mod checkpoint;
 mod dcp;
+mod export;
 mod legacy;
 mod list;
 mod numpy;
+mod objects;
 pub mod pickle;
 mod recognise;
 mod set;
@@ -124,11 +139,11 @@ impl Format for Torch {
             return Ok(Box::new(set::open(files.as_ref(), path, options)?));
         }
         if dcp::is_metadata(path) {
-            return Ok(Box::new(dcp::open(files.as_ref(), path, limits)?));
+            return Ok(Box::new(dcp::open(files.as_ref(), path, options)?));
         }
         let mut spaces = Spaces::default();
         let file = spaces.add_file(FileSource::open(files.as_ref(), path)?);
-        let objects = recognise::load(&mut spaces, file, limits)?;
+        let objects = recognise::load(&mut spaces, file, options)?;
         Ok(Box::new(TorchCheckpoint::new(spaces, limits, objects)))
     }
 

@@ -9,8 +9,8 @@ use crate::tensor::{self, Tensor, View};
 use crate::tree::{self, Child, Slot};
 use std::collections::HashMap;
 use weightlift_core::{
-    ByteOrder, ByteRange, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, Packing, Result,
-    Shape, SourceId,
+    ByteOrder, ByteRange, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, OpenOptions,
+    Packing, Result, Shape, SourceId,
 };
 use weightlift_kernels::cast::{CastPair, Overflow, cast};
 use weightlift_kernels::swap;
@@ -27,7 +27,25 @@ pub(crate) struct Listing {
     pub(crate) beside: Vec<String>,
     /// Storages that something else than a listed tensor names.
     pub(crate) shared: Vec<(SourceId, ByteRange)>,
-    unlisted: u64,
+    pub(crate) unlisted: u64,
+}
+
+impl Listing {
+    /// Adds what came of reading a tensor. With `salvage` a damaged one is listed as such; one of a kind that is not
+    /// known is no reason to refuse the others.
+    pub(crate) fn push(&mut self, entry: Result<Entry>, path: KeyPath, salvage: bool) -> Result<()> {
+        match entry {
+            Ok(entry) => self.entries.push(entry),
+            Err(error) if error.kind() == Kind::Unsupported => {
+                self.beside.push(format!("{}: {}", path.joined(), error.message()));
+            }
+            Err(error) if salvage && error.kind() == Kind::Malformed => {
+                self.entries.push(Entry::broken(path, DType::Raw, Shape::scalar(), error.message()));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 /// Where an entry was found. Several entries may come from one node, and from one slot.
@@ -47,7 +65,7 @@ pub(crate) struct Lister<'a> {
     pub(crate) records: &'a mut dyn Records,
     pub(crate) spaces: &'a mut Spaces,
     pub(crate) order: ByteOrder,
-    pub(crate) limits: &'a Limits,
+    pub(crate) options: &'a OpenOptions,
     /// Tensors that the pickle names by persistent ids.
     pub(crate) outside: &'a HashMap<NodeId, View>,
 }
@@ -105,7 +123,7 @@ impl Lister<'_> {
     /// `Malformed`, naming the tensor, where one is broken; `Limit`.
     pub(crate) fn list(&mut self, root: NodeId) -> Result<(Listing, HashMap<String, Stored>)> {
         let leads = tree::leads_to_tensor(self.graph, self.outside.keys().copied());
-        let budget = Budget::new(self.graph, self.limits);
+        let budget = Budget::new(self.graph, &self.options.limits);
         let mut walk = Walk {
             on_path: vec![false; leads.len()],
             used: vec![false; leads.len()],
@@ -153,9 +171,9 @@ impl Walk<'_, '_> {
             };
             self.path.push(key);
             match self.enter(value, Some(slot))? {
-                Some(frame) if frames.len() < self.lister.limits.depth => frames.push(frame),
+                Some(frame) if frames.len() < self.lister.options.limits.depth => frames.push(frame),
                 Some(_) => {
-                    let depth = self.lister.limits.depth;
+                    let depth = self.lister.options.limits.depth;
                     return Err(Error::limit(format!("tensors lie deeper than {depth} objects")));
                 }
                 None => drop(self.path.pop()),
@@ -208,8 +226,8 @@ impl Walk<'_, '_> {
 
     fn tensor(&mut self, node: NodeId, slot: Option<Slot>) -> Result<()> {
         let name = KeyPath(self.path.clone()).joined();
-        if name.len() > self.lister.limits.name_bytes {
-            let (len, limit) = (name.len(), self.lister.limits.name_bytes);
+        if name.len() > self.lister.options.limits.name_bytes {
+            let (len, limit) = (name.len(), self.lister.options.limits.name_bytes);
             return Err(Error::limit(format!("a tensor name of {len} bytes; the limit is {limit}")));
         }
         Budget::spend(&mut self.budget.entries, 1)?;
@@ -226,6 +244,14 @@ impl Walk<'_, '_> {
                 self.listing.beside.push(format!("{name}: {}", error.message()));
                 Ok(())
             }
+            Err(error) if self.lister.options.salvage && error.kind() == Kind::Malformed => {
+                let path = KeyPath(self.path.clone());
+                self.add(node, slot, Entry::broken(path, DType::Raw, Shape::scalar(), error.message()));
+                Ok(())
+            }
+            Err(error) if error.kind() == Kind::Malformed && error.advice().is_none() => {
+                Err(error.help("--salvage lists the others"))
+            }
             Err(error) => Err(error),
         };
         listed.map_err(|error| error.in_tensor(name))
@@ -234,15 +260,27 @@ impl Walk<'_, '_> {
     fn list(&mut self, node: NodeId, slot: Option<Slot>, tensor: Tensor) -> Result<()> {
         let path = KeyPath(self.path.clone());
         let entry = match tensor {
-            Tensor::View(view) => self.view(path, *view)?,
+            Tensor::View(view) => {
+                let (dtype, shape) = (view.dtype, view.shape.clone());
+                match self.view(path.clone(), *view) {
+                    Err(error) if self.lister.options.salvage && error.kind() == Kind::Malformed => {
+                        Entry::broken(path, dtype, shape, error.message())
+                    }
+                    entry => entry?,
+                }
+            }
             Tensor::Absent { dtype, shape, why } => Entry::absent(path, dtype, shape, why),
             Tensor::Parts { what, parts } => return self.parts(&what, parts),
             Tensor::Array { array, dtype } => self.array(path, array, dtype)?,
         };
+        self.add(node, slot, entry);
+        Ok(())
+    }
+
+    fn add(&mut self, node: NodeId, slot: Option<Slot>, entry: Entry) {
         let prefix = entry_prefix(&self.path);
         self.listing.found.push(Found { node, slot, name: entry.name.clone(), prefix });
         self.listing.entries.push(entry);
-        Ok(())
     }
 
     /// The tensors that make up one without strides, each listed under its name.

@@ -2,10 +2,10 @@
 
 use crate::checkpoint::Objects;
 use crate::source::Spaces;
-use crate::{legacy, tar, zip};
+use crate::{export, legacy, tar, zip};
 use std::path::Path;
 use weightlift_archive::Archive;
-use weightlift_core::{ByteRange, Error, Files, Kind, Limits, Result, SourceId, sniff};
+use weightlift_core::{ByteRange, Error, Files, Kind, Limits, OpenOptions, Result, SourceId, sniff};
 use weightlift_io::FileSource;
 
 /// What a file is, by its first bytes.
@@ -54,7 +54,7 @@ pub(crate) fn is_torch_zip(files: &dyn Files, path: &Path, head: &[u8]) -> Resul
     }
     let source = FileSource::open(files, path)?;
     match Archive::read(&source, &Limits::default()) {
-        Ok(archive) => Ok(zip::root(&archive).is_some() || zip::other_kind(&archive).is_some()),
+        Ok(archive) => Ok(zip::root(&archive).is_some() || export::kind(&archive).is_some()),
         Err(error) if error.kind() == Kind::Io => Err(error),
         Err(_) => Ok(!first.ends_with(b".npy")),
     }
@@ -64,13 +64,13 @@ pub(crate) fn is_torch_zip(files: &dyn Files, path: &Path, head: &[u8]) -> Resul
 ///
 /// # Errors
 /// Says what the file is where it is none of them.
-pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
     let source = spaces.file(file)?;
     let (head, len, path) = (source.head(4096)?, source.len(), source.path().to_path_buf());
     match container(&head) {
-        Some(Container::Zip) => zip::load(spaces, file, ByteRange::new(0, len)?, limits),
-        Some(Container::Legacy) => legacy::load(spaces, file, limits),
-        Some(Container::Tar) => tar::load(spaces, file, limits),
+        Some(Container::Zip) => zip::load(spaces, file, ByteRange::new(0, len)?, options),
+        Some(Container::Legacy) => legacy::load(spaces, file, options),
+        Some(Container::Tar) => tar::load(spaces, file, options),
         Some(Container::Pickle) => {
             Err(Error::unsupported("a plain pickle, which torch.save did not write").in_file(path))
         }

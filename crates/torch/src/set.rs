@@ -40,7 +40,7 @@ pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Res
     let (mut beside, mut warnings) = (Vec::new(), Vec::new());
     for (name, path) in set.files() {
         let file = spaces.add_file(FileSource::open(files, &path)?);
-        let objects = recognise::load(&mut spaces, file, &options.limits)?;
+        let objects = recognise::load(&mut spaces, file, options)?;
         warnings.extend(objects.warnings);
         beside.extend(objects.listing.beside);
         entries.extend(objects.listing.entries.into_iter().filter(|entry| census.counts(&entry.name, name)));

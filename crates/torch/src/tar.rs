@@ -17,7 +17,7 @@ use crate::storage::StorageId;
 use crate::symbol::{self, StorageType};
 use crate::tensor::View;
 use std::collections::HashMap;
-use weightlift_core::{ByteOrder, ByteRange, Error, Layout, Limits, Result, Shape, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Error, Layout, Limits, OpenOptions, Result, Shape, SourceId};
 use weightlift_io::FileSource;
 
 const BLOCK: u64 = 512;
@@ -186,12 +186,13 @@ fn tensors(
 }
 
 /// Reads such an archive.
-pub(crate) fn load(spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
     let source = spaces.file(file)?.clone();
-    load_unnamed(&source, spaces, file, limits).map_err(|error| error.in_file(source.path()))
+    load_unnamed(&source, spaces, file, options).map_err(|error| error.in_file(source.path()))
 }
 
-fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits: &Limits) -> Result<Objects> {
+fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
+    let limits = &options.limits;
     let members = members(source)?;
     let (ids, places) = storages(Stream::open(source, &members, "storages", limits)?)?;
     let tensors = tensors(Stream::open(source, &members, "tensors", limits)?, &ids, limits)?;
@@ -209,7 +210,7 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, limits
     }
     let records = &mut StreamRecords { file, places };
     let order = ByteOrder::Little;
-    let mut lister = Lister { graph: &graph, records, spaces, order, limits, outside: &outside };
+    let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &outside };
     let (listing, storages) = lister.list(root)?;
     let description = "PyTorch checkpoint (tar)";
     Ok(Objects { description, warnings: Vec::new(), returns: false, graph, root, listing, storages, order })

@@ -1,13 +1,14 @@
 //! The zip container: `NAME/data.pkl` and a record per storage.
 
 use crate::checkpoint::Objects;
+use crate::export;
 use crate::list::{Lister, checksum};
 use crate::pickle::{Graph, Machine, NodeId, Nothing};
 use crate::source::{Decoder, Spaces};
 use crate::storage::{Records, Stored};
 use std::collections::HashMap;
 use weightlift_archive::{Archive, Member, Method, read_member};
-use weightlift_core::{ByteOrder, ByteRange, Error, Limits, Result, SourceId};
+use weightlift_core::{ByteOrder, ByteRange, Error, Limits, OpenOptions, Result, SourceId};
 use weightlift_io::FileSource;
 
 /// The newest `version` record that PyTorch takes.
@@ -21,16 +22,6 @@ pub(crate) fn root(archive: &Archive) -> Option<&str> {
     roots.next()
 }
 
-/// What a zip is that PyTorch wrote, but that has no pickle of its weights.
-pub(crate) fn other_kind(archive: &Archive) -> Option<&'static str> {
-    let ends = |end: &str| archive.members().iter().any(|member| member.name.ends_with(end));
-    if ends("/data/weights/model_weights_config.json") || ends("serialized_exported_program.json") {
-        return Some("a program written by torch.export (.pt2)");
-    }
-    let of_old = ends("/model.json") && archive.members().iter().any(|member| member.name.contains("/tensors/"));
-    of_old.then_some("a TorchScript archive of PyTorch 1.0")
-}
-
 /// A small text record, such as `byteorder`.
 fn text(source: &FileSource, archive: &Archive, name: &str, limits: &Limits) -> Result<Option<String>> {
     match archive.find(name)? {
@@ -42,7 +33,7 @@ fn text(source: &FileSource, archive: &Archive, name: &str, limits: &Limits) -> 
     }
 }
 
-fn byte_order(source: &FileSource, archive: &Archive, root: &str, limits: &Limits) -> Result<ByteOrder> {
+pub(crate) fn byte_order(source: &FileSource, archive: &Archive, root: &str, limits: &Limits) -> Result<ByteOrder> {
     match text(source, archive, &format!("{root}byteorder"), limits)?.as_deref() {
         None | Some("little") => Ok(ByteOrder::Little),
         Some("big") => Ok(ByteOrder::Big),
@@ -99,9 +90,9 @@ impl Records for ZipRecords<'_> {
 }
 
 /// Reads a zip that takes a part of a file.
-pub(crate) fn load(spaces: &mut Spaces, file: SourceId, range: ByteRange, limits: &Limits) -> Result<Objects> {
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, range: ByteRange, options: &OpenOptions) -> Result<Objects> {
     let source = spaces.file(file)?.clone();
-    load_unnamed(&source, spaces, file, range, limits).map_err(|error| error.in_file(source.path()))
+    load_unnamed(&source, spaces, file, range, options).map_err(|error| error.in_file(source.path()))
 }
 
 fn load_unnamed(
@@ -109,11 +100,12 @@ fn load_unnamed(
     spaces: &mut Spaces,
     file: SourceId,
     range: ByteRange,
-    limits: &Limits,
+    options: &OpenOptions,
 ) -> Result<Objects> {
+    let limits = &options.limits;
     let archive = Archive::read_in(source, range, limits)?;
-    if let Some(kind) = other_kind(&archive) {
-        return Err(Error::unsupported(format!("{kind}, which is not read here")).help("save its state_dict()"));
+    if let Some(kind) = export::kind(&archive) {
+        return export::Reader { source, archive: &archive, file, spaces, options }.load(kind);
     }
     let Some(folder) = root(&archive) else {
         return Err(Error::malformed("a zip without data.pkl: torch.save did not write it"));
@@ -126,7 +118,7 @@ fn load_unnamed(
     let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
     let records =
         &mut ZipRecords { archive: &archive, folder: format!("{folder}data/"), file, decoded: HashMap::new() };
-    let mut lister = Lister { graph: &graph, records, spaces, order, limits, outside: &HashMap::new() };
+    let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() };
     let (listing, storages) = lister.list(root)?;
     let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();
     let description = description(&archive, order, script);

@@ -67,6 +67,17 @@ fn sound_zip_files_list_what_pytorch_reads() {
 }
 
 #[test]
+fn sound_files_of_the_other_kinds_list_what_pytorch_reads() {
+    let kinds = ["torch-legacy", "torch-tar", "torchscript", "torch-export", "torch-dcp", "torch-sharded"];
+    for kind in kinds {
+        let all = fixtures();
+        let checked = all.iter().filter(|f| f.kind == kind && f.expect.starts_with("ok")).map(check_plain).count();
+        assert!(checked > 0, "no fixture of {kind}");
+        println!("{checked} of {kind}");
+    }
+}
+
+#[test]
 fn broken_files_are_refused_with_a_place() {
     for fixture in fixtures() {
         let ours = fixture.name.starts_with("torch/") && fixture.expect == "error";

@@ -66,13 +66,17 @@ pub(crate) struct OpenArgs {
     /// Which names of a TensorFlow 2 checkpoint: its keys, or names resolved through its object graph
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Names::Stored, help_heading = "Input")]
     pub(crate) names: Names,
+    /// Read what is readable of a damaged file: tensors whose values are missing, cut short or do not fit their
+    /// checksum are left out and named, and the exit code is 1
+    #[arg(long, help_heading = "Input")]
+    pub(crate) salvage: bool,
 }
 
 impl OpenArgs {
     /// Opens a checkpoint so.
     pub(crate) fn open(&self, path: &std::path::Path) -> weightlift::Result<weightlift::Opened> {
         let mut options = weightlift::OpenOptions::default();
-        (options.lenient, options.strict) = (self.lenient, self.strict);
+        (options.lenient, options.strict, options.salvage) = (self.lenient, self.strict, self.salvage);
         options.names = self.names.into();
         weightlift::open_with(path, &options)
     }

@@ -1,5 +1,6 @@
 //! `weightlift convert` and `weightlift plan`.
 
+use super::Outcome;
 use super::args::{ConvertArgs, OpenArgs};
 use super::progress::Bar;
 use super::show::{self, Align};
@@ -13,7 +14,7 @@ use weightlift::{
 use weightlift_io::Commit;
 
 /// Converts, and says what was done.
-pub(crate) fn run(args: &ConvertArgs, given: &Given, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConvertArgs, given: &Given, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.dry_run {
         return self::plan(args, given, None, out);
     }
@@ -22,17 +23,21 @@ pub(crate) fn run(args: &ConvertArgs, given: &Given, out: &mut dyn Write) -> any
     let report = opened.save_with(&plan, args.inputs().1, &save, &bar);
     bar.clear();
     let report = report?;
+    let outcome = if report.lost.is_empty() { Outcome::Done } else { Outcome::Lost };
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &report_to_json(&report))?;
-        return Ok(writeln!(out)?);
+        writeln!(out)?;
+        return Ok(outcome);
     }
     if !args.quiet {
         closing_lines(&report).iter().for_each(|line| super::message(line));
         if let Some(hint) = key_hint(&opened, report.suggested_key.as_ref()) {
             super::message(&hint);
         }
+    } else {
+        lost_lines(&report.lost).iter().for_each(|line| super::message(line));
     }
-    Ok(())
+    Ok(outcome)
 }
 
 /// Shows what `run` would do, and writes the steps to a recipe where that is asked for.
@@ -41,7 +46,7 @@ pub(crate) fn plan(
     given: &Given,
     recipe: Option<&Path>,
     out: &mut dyn Write,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Outcome> {
     let (opened, plan, save) = prepare(args, given)?;
     let (resolved, target) = opened.resolve(&plan, args.inputs().1, &save)?;
     if let Some(path) = recipe {
@@ -56,7 +61,8 @@ pub(crate) fn plan(
         let mut json = plan_to_json(&resolved, target.id, memory);
         json["measured"] = measured(&resolved, &save).map(|(t, bytes)| json!({"tensors": t, "bytes": bytes})).into();
         serde_json::to_writer_pretty(&mut *out, &json)?;
-        return Ok(writeln!(out)?);
+        writeln!(out)?;
+        return Ok(Outcome::Done);
     }
     print_plan(&resolved, out)?;
     let bytes = show::bytes(resolved.bytes());
@@ -66,7 +72,8 @@ pub(crate) fn plan(
     for (step, count) in &resolved.matches {
         writeln!(out, "  step      {}: {}", show::plain(step), show::count(*count, "tensor"))?;
     }
-    let left_out = left_out_lines(&resolved.left_out).into_iter().chain(not_carried_line(&resolved.not_carried));
+    let lost = lost_lines(&resolved.lost).into_iter();
+    let left_out = lost.chain(left_out_lines(&resolved.left_out)).chain(not_carried_line(&resolved.not_carried));
     for line in left_out.chain(resolved.notes.iter().map(note_line)) {
         writeln!(out, "{}", show::plain(&line))?;
     }
@@ -78,7 +85,7 @@ pub(crate) fn plan(
     if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// Tensors and bytes that are read by a measuring pass, where there is one.
@@ -137,6 +144,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
         weights_only: args.weights_only,
         keep_storages: args.keep_storages,
         join_partitions: args.join_partitions,
+        salvage: args.opening.salvage,
         ..SaveOptions::default()
     };
     save.options.on_overflow = args.on_overflow.into();
@@ -144,8 +152,8 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.verify = !args.no_verify;
     save.options.replace = args.force;
     save.options.shard_size = args.shard_size;
-    save.options.keep_calls = args.keep_calls;
-    save.options.nest.clone_from(&args.nest);
+    save.options.output.keep_calls = args.keep_calls;
+    save.options.output.nest.clone_from(&args.nest);
     let set = args.metadata.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
     save.options.output.metadata = args.drop_metadata.iter().map(|key| (key.clone(), None)).chain(set).collect();
     save.options.output.ties = args.ties.into();
@@ -189,6 +197,7 @@ fn closing_lines(report: &Report) -> Vec<String> {
         let kept: Vec<_> = report.kept.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         lines.push(format!("  as it was {}", kept.join(", ")));
     }
+    lines.extend(lost_lines(&report.lost));
     lines.extend(left_out_lines(&report.left_out));
     lines.extend(not_carried_line(&report.not_carried));
     lines.extend(report.carried.as_ref().map(carried_line));
@@ -277,6 +286,17 @@ fn kept_back_line(kept_back: &[CastReport]) -> Option<String> {
 }
 
 /// A line for each reason.
+/// A line for each damaged tensor.
+fn lost_lines(lost: &[LeftOut]) -> Vec<String> {
+    const SHOWN: usize = 20;
+    let line = |tensor: &LeftOut| format!("  lost      {}: {}", tensor.name, tensor.why);
+    let mut lines: Vec<String> = lost.iter().take(SHOWN).map(line).collect();
+    if lost.len() > SHOWN {
+        lines.push(format!("  lost      and {} more", lost.len() - SHOWN));
+    }
+    lines
+}
+
 fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
     let mut reasons: Vec<&str> = left_out.iter().map(|tensor| tensor.why.as_str()).collect();
     reasons.sort_unstable();
@@ -324,6 +344,7 @@ fn plan_to_json(resolved: &Resolved, format: &str, memory: u64) -> Value {
         "tensors": resolved.outputs.iter().map(tensor).collect::<Vec<_>>(),
         "steps": resolved.matches.iter().map(step).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&resolved.left_out),
+        "lost": left_out_to_json(&resolved.lost),
         "not_carried": resolved.not_carried,
         "notes": resolved.notes,
         "bytes": resolved.bytes(),
@@ -362,6 +383,7 @@ fn report_to_json(report: &Report) -> Value {
         "kept_back": report.kept_back.iter().map(cast_to_json).collect::<Vec<_>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&report.left_out),
+        "lost": left_out_to_json(&report.lost),
         "not_carried": report.not_carried,
         "carried": report.carried.as_ref().map(|c| json!({"how": c.how, "bytes": c.bytes, "unused": c.unused})),
         "notes": report.notes,

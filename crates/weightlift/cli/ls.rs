@@ -2,6 +2,7 @@
 
 mod parts;
 
+use super::Outcome;
 use super::args::{LsArgs, Sort};
 use super::show::{self, Align};
 use serde_json::{Value, json};
@@ -10,21 +11,25 @@ use std::path::Path;
 use weightlift::{Catalog, DType, Data, Entry, Extent, Opened, Pattern};
 
 /// Lists a checkpoint.
-pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &LsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let opened = args.opening.open(&args.checkpoint)?;
     super::warn(&opened);
     let chosen = choose(args, opened.catalog())?;
+    let damaged = chosen.iter().any(|entry| matches!(entry.data, Data::Broken(_)));
+    let outcome = if damaged && args.opening.salvage { Outcome::Lost } else { Outcome::Done };
     if args.names_only {
         for entry in &chosen {
             writeln!(out, "{}", show::plain(&entry.name))?;
         }
-        return Ok(());
+        return Ok(outcome);
     }
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &to_json(&opened, &chosen, args.partitions))?;
-        return Ok(writeln!(out)?);
+        writeln!(out)?;
+        return Ok(outcome);
     }
-    print(&opened, &chosen, args.partitions, out)
+    print(&opened, &chosen, args.partitions, out)?;
+    Ok(outcome)
 }
 
 /// Which entries the patterns select, a part of a name included; all of them without a pattern.
@@ -79,6 +84,10 @@ fn print(opened: &Opened, chosen: &[&Entry], partitions: bool, out: &mut dyn Wri
     let (tensors, total) = (show::count(chosen.len(), "tensor"), show::bytes(bytes));
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     writeln!(out, "\n{}\n{tensors}, {total}{parts}", show::plain(&opened.catalog().description))?;
+    let unused = opened.catalog().unused_bytes();
+    if unused > 0 {
+        writeln!(out, "storage that no tensor uses: {}", show::bytes(unused))?;
+    }
     print_beside(&beside(opened.catalog()), out)
 }
 
@@ -97,7 +106,7 @@ fn print_beside(beside: &[&str], out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "  {}", show::plain(line))?;
     }
     if beside.len() > SHOWN {
-        writeln!(out, "  and {} more (--json has all)", beside.len() - SHOWN)?;
+        writeln!(out, "  and {} more (--json has all, cat --objects the tree)", beside.len() - SHOWN)?;
     }
     Ok(())
 }
@@ -142,6 +151,7 @@ fn to_json(opened: &Opened, chosen: &[&Entry], partitions: bool) -> Value {
             "bytes": by_dtype.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes)),
             "dtypes": dtypes,
         },
+        "unused_bytes": catalog.unused_bytes(),
         "beside": beside(catalog),
         "warnings": opened.warnings().collect::<Vec<_>>(),
     })

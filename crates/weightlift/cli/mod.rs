@@ -1,7 +1,7 @@
 //! The command line: arguments, verbs, and what a person sees.
 //!
-//! Data go to stdout, messages and the progress bar to stderr. Exit codes: 0 done; 2 anything wrong with arguments,
-//! input or output.
+//! Data go to stdout, messages and the progress bar to stderr. Exit codes: 0 done; 1 something was lost of what was to
+//! be salvaged; 2 anything wrong with arguments, input or output.
 
 mod args;
 mod bench;
@@ -29,9 +29,10 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => error.exit(),
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let done = verb(&cli, &matches, &mut out).and_then(|()| Ok(out.flush()?));
+    let done = verb(&cli, &matches, &mut out).and_then(|outcome| out.flush().map(|()| outcome).map_err(Into::into));
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Lost) => ExitCode::from(1),
         // The reader of a pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -42,7 +43,16 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::Result<()> {
+/// How a verb ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All was done.
+    Done,
+    /// What could be salvaged is there; something is lost.
+    Lost,
+}
+
+fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let sub = matches.subcommand().map(|(_, sub)| sub);
     match &cli.verb {
         Verb::Ls(args) => ls::run(args, out),
@@ -51,14 +61,14 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
             warn(&opened);
             let notes = cat::run(args, &opened, out)?;
             notes.iter().for_each(|note| message(&format!("note: {note}")));
-            Ok(())
+            Ok(Outcome::Done)
         }
         Verb::Convert(args) => convert::run(args, &Given::in_order(sub), out),
-        Verb::Presets { name } => presets(name.as_deref(), out),
+        Verb::Presets { name } => presets(name.as_deref(), out).map(|()| Outcome::Done),
         Verb::Plan(args) => convert::plan(&args.convert, &Given::in_order(sub), args.output.as_deref(), out),
-        Verb::Reindex(args) => reindex::run(args, out),
-        Verb::Stats(args) => stats::run(args, out),
-        Verb::Bench(args) => bench::run(args, out),
+        Verb::Reindex(args) => reindex::run(args, out).map(|()| Outcome::Done),
+        Verb::Stats(args) => stats::run(args, out).map(|()| Outcome::Done),
+        Verb::Bench(args) => bench::run(args, out).map(|()| Outcome::Done),
     }
 }
 

@@ -8,6 +8,7 @@ mod exact;
 mod float;
 mod json;
 mod npy;
+mod objects;
 mod read;
 mod target;
 mod texts;
@@ -37,13 +38,14 @@ name ends in brackets comes first; its slice is a second pair: 'a[0][1:3]'. Quot
 
 Examples:
   weightlift cat model.safetensors 'wte.weight[0, :8]'
-  weightlift cat bert_model.ckpt bert/pooler/dense/kernel -o kernel.npy")]
+  weightlift cat bert_model.ckpt bert/pooler/dense/kernel -o kernel.npy
+  weightlift cat train.pt --objects")]
 pub(crate) struct CatArgs {
     /// The checkpoint, in any format that is read
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// The tensor, with the slice to print; several are printed one after the other, each below its name
-    #[arg(value_name = "NAME[SLICE]", required = true)]
+    #[arg(value_name = "NAME[SLICE]", required_unless_present = "objects")]
     pub(crate) name: Vec<String>,
     /// Write the values to this .npy file instead of printing them
     #[arg(short, long, value_name = "FILE.npy", conflicts_with_all = ["json", "all", "precision"])]
@@ -59,6 +61,9 @@ pub(crate) struct CatArgs {
     pub(crate) precision: u16,
     #[command(flatten)]
     pub(crate) opening: super::args::OpenArgs,
+    /// Print what stands around the tensors: epoch, arguments, optimizer settings, objects of other classes by name
+    #[arg(long, conflicts_with_all = ["name", "output", "all", "precision"])]
+    pub(crate) objects: bool,
     /// Replace an existing FILE.npy
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
@@ -69,6 +74,11 @@ pub(crate) struct CatArgs {
 /// # Errors
 /// Names and slices that do not fit, opaque tensors, and what reading or writing meets.
 pub(crate) fn run(args: &CatArgs, opened: &Opened, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+    if args.objects {
+        let print = if args.json { objects::print_json } else { objects::print };
+        print(opened, out)?;
+        return Ok(Vec::new());
+    }
     let find = |name: &String| Target::find(name, opened.catalog()).map_err(|error| error.in_file(&args.checkpoint));
     let targets = args.name.iter().map(find).collect::<Result<Vec<Target>>>()?;
     let mut notes = Vec::new();

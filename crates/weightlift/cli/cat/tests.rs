@@ -50,6 +50,7 @@ fn args(checkpoint: &Path, names: &[&str]) -> CatArgs {
         json: false,
         all: false,
         precision: 8,
+        objects: false,
         force: false,
         opening: super::super::args::OpenArgs::default(),
     }
