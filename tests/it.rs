@@ -20,6 +20,8 @@ mod cookbook;
 mod edits;
 #[path = "it/listing.rs"]
 mod listing;
+#[path = "it/numpy_files.rs"]
+mod numpy_files;
 #[path = "it/peers.rs"]
 mod peers;
 #[path = "it/promises.rs"]
@@ -30,6 +32,8 @@ mod random_plans;
 mod safetensors_edits;
 #[path = "it/safetensors_files.rs"]
 mod safetensors_files;
+#[path = "it/shards_hub.rs"]
+mod shards_hub;
 #[path = "it/shards_sets.rs"]
 mod shards_sets;
 #[path = "it/stats.rs"]

@@ -22,6 +22,7 @@
 //! `weightlift-safetensors`, `weightlift-npy`.
 #![forbid(unsafe_code)]
 
+mod numpy;
 mod open;
 mod preset;
 mod recipe;
@@ -31,6 +32,7 @@ mod stats;
 mod tensor;
 mod words;
 
+pub use numpy::NpyRaw;
 pub use open::{Opened, formats, open, open_in, open_with};
 pub use preset::{PRESETS, about as about_preset, parse_preset};
 pub use recipe::{parse_recipe, write_recipe};

@@ -1,5 +1,6 @@
 //! Writing an edited checkpoint in any format.
 
+use crate::numpy::{self, NpyRaw};
 use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
 use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
@@ -27,10 +28,12 @@ pub struct SaveOptions {
     pub join_partitions: bool,
     /// Leaves out tensors whose values are damaged and names them in the report, instead of failing.
     pub salvage: bool,
+    /// How NumPy's files hold what NumPy has no type for; without it that is refused.
+    pub npy_raw: Option<NpyRaw>,
 }
 
 /// The formats that are written as several files where that is asked for.
-const SHARDED: [&str; 2] = ["safetensors", "tf"];
+const SHARDED: [&str; 3] = ["safetensors", "tf", "pt"];
 
 impl Opened {
     /// What a plan would write to `output`, without touching a tensor.
@@ -61,8 +64,10 @@ impl Opened {
         save: &SaveOptions,
     ) -> Result<(Resolved, Target)> {
         let format = choose_format(save.to.as_deref(), output, self)?;
-        let target = target(format, save)?;
-        let mut resolved = plan.resolve(&self.inputs(arrays), &target)?;
+        let mut target = target(format, save)?;
+        let plan = &numpy::prepare(plan, &mut target, self.catalog(), save.npy_raw)?;
+        let resolved = plan.resolve(&self.inputs(arrays), &target);
+        let mut resolved = resolved.map_err(|error| numpy::hint(error, &target, self.catalog(), save.npy_raw))?;
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);
         }
@@ -96,11 +101,14 @@ impl Opened {
         let (resolved, target) = self.resolve_with(&arrays, plan, output, save)?;
         let format = by_id(target.id)?;
         let own = self.is_input(output, format);
+        if format.id() != "npy" && output.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(Error::request("names a folder: give a file name in it").in_file(output));
+        }
         self.check_output(output, own, &resolved, save)?;
         if save.options.shard_size.is_some() && !SHARDED.contains(&format.id()) {
             let message = format!(
-                "a {} is written as one file; sets of files are written as safetensors or TensorFlow \
-                 checkpoints",
+                "a {} is written as one file; sets of files are written as safetensors, PyTorch .bin files or \
+                 TensorFlow checkpoints",
                 format.name()
             );
             return Err(Error::request(message));
@@ -112,6 +120,10 @@ impl Opened {
             options.fit_memory(&resolved, most)?;
         }
         options.replace |= own;
+        if let Some(raw) = save.npy_raw {
+            options.output.nameless = raw.form();
+            numpy::widened(&resolved, &mut options.output);
+        }
         let files = self.files.clone();
         let others = self.others.iter().chain(&arrays).map(|(_, other)| other.checkpoint());
         let inputs: Vec<_> = std::iter::once(self.checkpoint()).chain(others).collect();
@@ -159,9 +171,6 @@ impl Opened {
 
     /// Refuses outputs that would cost the input something: a part of its set, or tensors that are left out.
     fn check_output(&self, output: &Path, own: bool, resolved: &Resolved, save: &SaveOptions) -> Result<()> {
-        if output.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            return Err(Error::request("names a folder: give a file name in it").in_file(output));
-        }
         let there = self.identity(output);
         let is_part = |input: &Opened| input.checkpoint.files().iter().any(|file| self.identity(file) == there);
         let of_another = self.others.iter().any(|(_, other)| is_part(other));
@@ -184,8 +193,10 @@ fn only_tensorflow(format: &dyn Format, options: &Options) -> Result<()> {
         let error = Error::request("--shard-size cuts the data anew, so that no data file can be shared");
         return Err(error.help("leave out --share or --shard-size"));
     }
+    // The system copies ranges of any file; whole data files are TensorFlow's alone.
+    let by_ranges = format.id() == "safetensors" && options.output.share == Share::Copy;
     let asked = [
-        ("--share", shares),
+        ("--share", shares && !by_ranges),
         ("--state-file", options.output.state_file),
         ("--object-graph", options.output.object_graph),
     ];
@@ -248,5 +259,5 @@ pub fn choose_format(to: Option<&str>, output: &Path, input: &Opened) -> Result<
     }
     Err(Error::request(format!("the extension .{wanted} names no format"))
         .in_file(output)
-        .help("--to tf, pt, safetensors or npz says which"))
+        .help("--to tf, pt, safetensors, npz or npy says which"))
 }

@@ -179,3 +179,32 @@ fn pytorch_sets_are_read_by_the_same_rules() {
     assert_eq!(json(&index)["weight_map"], original["weight_map"]);
     assert!(weightlift(&["ls", path(&index), "--strict"]).status.success());
 }
+
+/// PyTorch files of at most a size, with their own index; tied weights stay together, and nothing of an old set is left.
+#[test]
+fn pytorch_sets_are_written_with_their_index() {
+    let fixture = fixture("torch/bert_tiny/pytorch_model.bin");
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("pytorch_model.bin");
+    let index = dir.path().join("pytorch_model.bin.index.json");
+    for size in ["2kB", "5kB"] {
+        stdout(&["convert", path(&fixture.path), path(&target), "--shard-size", size, "--force"]);
+        let strict = weightlift(&["ls", path(&index), "--strict"]);
+        assert!(strict.status.success(), "{size}: {}", stderr(&strict));
+        check(&fixture, &index);
+        let map = json(&index)["weight_map"].clone();
+        let decoder = &map["cls.predictions.decoder.weight"];
+        assert!(decoder.is_string() && *decoder == map["bert.embeddings.word_embeddings.weight"], "{map}");
+        for file in names_in(dir.path()).into_iter().filter(|name| name.ends_with(".bin")) {
+            let opened = weightlift::open(dir.path().join(&file)).unwrap();
+            assert!(opened.catalog().entries.iter().all(|entry| map[&entry.name] == file.as_str()), "{size}: {file}");
+        }
+    }
+    let joined = dir.path().join("joined.pt");
+    stdout(&["convert", path(&index), path(&joined)]);
+    check(&fixture, &joined);
+    stdout(&["convert", path(&joined), path(&target), "--shard-size", "5GB", "--force"]);
+    assert_eq!(names_in(dir.path()), ["joined.pt", "pytorch_model.bin"], "one file has no index");
+    let elsewhere = weightlift(&["convert", path(&joined), path(&dir.path().join("x.pt")), "--shard-size", "2kB"]);
+    assert!(stderr(&elsewhere).contains("ends in .bin"), "{}", stderr(&elsewhere));
+}

@@ -1,6 +1,7 @@
 """What the judge asks transformers, accelerate and NumPy: loaders of whole folders, not of single files."""
 import hashlib
 import json
+import math
 import os
 
 BERT = {
@@ -103,7 +104,9 @@ def numpy_load(request):
             array = array.view(getattr(ml_dtypes, wanted[name]))
         little = array.astype(array.dtype.newbyteorder("<"))
         digest = hashlib.sha256(np.ascontiguousarray(little).tobytes()).hexdigest()
-        values = array.astype("float64").reshape(-1).tolist() if array.size <= 16 and array.dtype.kind not in "OSUV" else None
+        is_number = name in wanted or array.dtype.kind in "fiub"
+        values = array.astype("float64").reshape(-1).tolist() if array.size <= 16 and is_number else None
+        values = values and [value if math.isfinite(value) else str(value) for value in values]
         described = {"name": name, "dtype": kind, "shape": list(array.shape), "sha256": digest, "values": values}
         tensors.append({**described, "f_order": bool(array.flags.f_contiguous and not array.flags.c_contiguous)})
     return {"tensors": tensors}

@@ -21,6 +21,8 @@ pub(crate) struct Placed {
     pub(crate) header: u64,
     /// Length of the padding in the `FB` field; `None` without that field.
     pub(crate) padding: Option<u16>,
+    /// The remark in the directory.
+    pub(crate) comment: String,
 }
 
 impl Placed {
@@ -63,7 +65,8 @@ impl Layout {
         let mut at = 0u64;
         let mut placed = Vec::with_capacity(members.len());
         for NewMember { name, bytes } in members {
-            let mut member = Placed { name, bytes, header: at, padding: (align > 1).then_some(0) };
+            let mut member =
+                Placed { name, bytes, header: at, padding: (align > 1).then_some(0), comment: String::new() };
             let overhang = member.before_padding() % u64::from(align);
             if align > 1 && overhang != 0 {
                 member.padding = Some(align - overhang as u16);
@@ -74,6 +77,19 @@ impl Layout {
         }
         let directory_len = placed.iter().map(|member| record::directory_header(member, 0).len() as u64).sum();
         Ok(Layout { members: placed, directory: at, directory_len })
+    }
+
+    /// Puts a remark on a member, which readers of the directory see and others do not; at most 65,535 bytes of it.
+    ///
+    /// # Panics
+    /// For a position beyond the members.
+    pub fn set_comment(&mut self, member: usize, comment: &str) {
+        let most = comment.len().min(usize::from(u16::MAX));
+        let end = (0..=most).rev().find(|&end| comment.is_char_boundary(end)).unwrap_or(0);
+        let member = &mut self.members[member];
+        let before = member.comment.len() as u64;
+        comment[..end].clone_into(&mut member.comment);
+        self.directory_len = self.directory_len - before + member.comment.len() as u64;
     }
 
     /// How many members there are.
@@ -181,6 +197,20 @@ mod tests {
         assert_eq!(extra(60 + 60 + 28), 4 + 8);
         assert!(directory.windows(4).any(|window| window == b"PK\x06\x07"), "an end record of zip64");
         assert_eq!(layout.directory(&[0; 4]).1.len() as u64 + layout.directory, layout.total());
+    }
+
+    #[test]
+    fn remarks_stand_in_the_directory_alone() {
+        let plain = layout(&[3, 5], 64);
+        let mut remarked = plain.clone();
+        remarked.set_comment(1, "first");
+        remarked.set_comment(1, "bf16");
+        assert_eq!(remarked.total(), plain.total() + 4);
+        assert_eq!(remarked.local_header(1, 0), plain.local_header(1, 0));
+        let (start, directory) = remarked.directory(&[0; 2]);
+        assert_eq!(start + directory.len() as u64, remarked.total());
+        let end = directory.len() - 22;
+        assert_eq!(&directory[end - 4..end], b"bf16");
     }
 
     #[test]

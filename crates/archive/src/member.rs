@@ -29,6 +29,8 @@ pub struct Member {
     /// The CRC-32 of its decoded bytes; `None` where the directory has 0 for bytes that are there, as writers do that
     /// were told to compute none.
     pub crc: Option<u32>,
+    /// The remark in the directory, mostly empty.
+    pub comment: String,
 }
 
 impl Member {

@@ -131,7 +131,8 @@ fn headers(zip: &ZipArchive<Window<'_>>, buffer: &mut [u8], limits: &Limits) -> 
         let len = entry.uncompressed_size_hint();
         let crc = Some(entry.crc32()).filter(|&crc| crc != 0 || len == 0);
         let name = String::from_utf8_lossy(entry.file_path().as_bytes()).into_owned();
-        let member = Member { name, method, stored: ByteRange::new(0, 0)?, len, crc };
+        let comment = String::from_utf8_lossy(entry.comment().as_bytes()).into_owned();
+        let member = Member { name, method, stored: ByteRange::new(0, 0)?, len, crc, comment };
         headers.push(Header { member, local: entry.local_header_offset(), stored_len: entry.compressed_size_hint() });
     }
     // Writers without zip64 let the count overflow.

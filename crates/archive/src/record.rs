@@ -67,7 +67,8 @@ pub(crate) fn directory_header(placed: &Placed, crc: u32) -> Vec<u8> {
     header.extend(common(placed, crc, wide));
     header.extend(narrow16(placed.name.len() as u64));
     header.extend(narrow16(if wide { fields.len() as u64 + 4 } else { 0 }));
-    header.extend([0; 2 + 2 + 2 + 4]); // comment, disk, attributes
+    header.extend(narrow16(placed.comment.len() as u64));
+    header.extend([0; 2 + 2 + 4]); // disk, attributes
     header.extend(narrow(placed.header));
     header.extend(placed.name.as_bytes());
     if wide {
@@ -75,6 +76,7 @@ pub(crate) fn directory_header(placed: &Placed, crc: u32) -> Vec<u8> {
         header.extend(narrow16(fields.len() as u64));
         header.extend(fields);
     }
+    header.extend(placed.comment.as_bytes());
     header
 }
 

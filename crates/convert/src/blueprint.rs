@@ -214,7 +214,8 @@ impl Blueprint {
         let bytes = if piece.is_some() { tiles.elements() * written } else { output.bytes };
         let checksum = extent.and_then(|extent| carried_checksum(extent, &way, cast));
         let blob = self.manifest.add_blob(bytes, checksum);
-        if let (Some(origin), Some(_), Some(extent)) = (value.entry(), checksum, extent) {
+        let same = extent.filter(|extent| is_verbatim(extent, &way, cast));
+        if let (Some(origin), Some(extent)) = (value.entry(), same) {
             let catalog = inputs.catalog(origin.input);
             if let (Source::File { path, .. }, true) = (catalog.source(extent.source), catalog.format == target.id) {
                 self.manifest.verbatim.insert(blob, FileRange { path: path.clone(), bytes: extent.bytes });
@@ -343,12 +344,15 @@ fn way_of(value: &Value, piece: Option<usize>, inputs: Inputs<'_>, tile: u64) ->
     Ok((Way::Boxes, Tiles::of(&entry.shape, BOX_TILES * tile / read), read))
 }
 
-/// The stored checksum that stays true for a blob: its bytes are those of the extent's whole range.
+/// Whether the bytes of a blob are those of the extent's whole range.
+fn is_verbatim(extent: &Extent, way: &Way, cast: Option<CastPair>) -> bool {
+    let Way::Run { bytes, order: ByteOrder::Little, .. } = way else { return false };
+    cast.is_none() && *bytes == extent.bytes
+}
+
+/// The stored checksum that stays true for a blob.
 fn carried_checksum(extent: &Extent, way: &Way, cast: Option<CastPair>) -> Option<Checksum> {
-    match way {
-        Way::Run { bytes, order: ByteOrder::Little, .. } if cast.is_none() && *bytes == extent.bytes => extent.checksum,
-        _ => None,
-    }
+    extent.checksum.filter(|_| is_verbatim(extent, way, cast))
 }
 
 fn describe(output: &OutputSpec, parts: Vec<Part>) -> Output {

@@ -46,6 +46,13 @@ impl Plan {
         self
     }
 
+    /// Puts a step before all others.
+    #[must_use]
+    pub fn before(mut self, step: Step) -> Plan {
+        self.steps.insert(0, step);
+        self
+    }
+
     /// Keeps what any of the patterns selects.
     #[must_use]
     pub fn include(self, patterns: impl Into<Vec<Pattern>>) -> Plan {

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use weightlift_core::{
-    ByteOrder, ByteRange, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, FileRange, Files, Format, Kind,
-    Manifest, Origin, Result, Share, SourceId, WriteOptions,
+    ByteOrder, ByteRange, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, Files, Format, Kind, Manifest,
+    Origin, Result, Share, SourceId, WriteOptions,
 };
 use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
 use weightlift_kernels::cast::{self, CastPair, Like, Overflow, Rule, Tally};
@@ -408,8 +408,7 @@ impl<'a> Run<'a> {
 
     /// Sends every tile through the workers.
     pub(crate) fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
-        let whole = vec![Task::Jobs(0..self.blueprint.jobs.len())];
-        let tasks = if self.options.output.in_place { whole } else { self.tasks() };
+        let tasks = self.tasks();
         parallel(
             self.options.threads,
             tasks.len(),
@@ -467,7 +466,7 @@ impl<'a> Run<'a> {
         buffers: &mut Buffers<'a>,
     ) -> Result<()> {
         let job = &self.blueprint.jobs[index];
-        if self.there[index] || (self.options.output.in_place && self.stays(job, writer)?) {
+        if self.there[index] {
             return Ok(());
         }
         let mut losses: Vec<_> = own_cast(job).into_iter().collect();
@@ -478,21 +477,6 @@ impl<'a> Run<'a> {
         let mut totals = self.losses[index].lock().unwrap_or_else(PoisonError::into_inner);
         losses.into_iter().for_each(|(pair, losses)| Losses::add(&mut totals, pair, &losses));
         Ok(())
-    }
-
-    /// Tells the writer of a change in place where the bytes of a job lie, where they are to be as they are.
-    fn stays(&self, job: &Job, writer: &dyn CheckpointWriter) -> Result<bool> {
-        let (Way::Run { input, source, bytes, order: ByteOrder::Little }, None) = (&job.way, job.cast) else {
-            return Ok(false);
-        };
-        match self.inputs[*input as usize].checkpoint.catalog().source(*source) {
-            weightlift_core::Source::File { path, .. } => {
-                let name = &self.blueprint.manifest.tensors[job.output].name;
-                let range = FileRange { path: path.clone(), bytes: *bytes };
-                writer.copy_from(job.blob, 0, &range).map_err(|error| error.in_tensor(name))
-            }
-            weightlift_core::Source::Decoded { .. } => Ok(false),
-        }
     }
 
     fn tile(

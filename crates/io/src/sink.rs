@@ -15,7 +15,8 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    pub(crate) fn new(files: Arc<dyn Files>, file: Arc<dyn WriteAt>, path: PathBuf) -> FileSink {
+    /// A file that was created, by the path it will have.
+    pub fn new(files: Arc<dyn Files>, file: Arc<dyn WriteAt>, path: PathBuf) -> FileSink {
         FileSink { file, files, path }
     }
 
@@ -78,7 +79,11 @@ impl FileSink {
         self.file.reflink(source.file()).map_err(|error| self.failed("cannot reflink", error))
     }
 
-    pub(crate) fn sync(&self) -> Result<()> {
+    /// Waits until the bytes are on the disk.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sync(&self) -> Result<()> {
         self.file.sync().map_err(|error| self.failed("cannot sync", error))
     }
 

@@ -1,6 +1,6 @@
 //! `descr`: the element type of an array, as NumPy spells it.
 
-use weightlift_core::{ByteOrder, DType};
+use weightlift_core::{ByteOrder, DType, Nameless};
 
 /// The type codes of plain numbers: kind, bytes of an element, what it is.
 const CODES: &[(char, u64, DType)] = &[
@@ -127,6 +127,28 @@ pub(crate) fn code_of(dtype: DType) -> Option<String> {
     Some(format!("{order}{kind}{size}"))
 }
 
+/// The code under which numbers are written that NumPy has no type of its own for; `None` for all others.
+pub(crate) fn nameless_code(dtype: DType, form: Nameless) -> Option<String> {
+    let bytes = nameless_bytes(dtype)?;
+    match form {
+        Nameless::Refuse => None,
+        Nameless::Bits if bytes == 1 => Some("|u1".to_owned()),
+        Nameless::Bits => Some(format!("<u{bytes}")),
+        Nameless::Raw => Some(format!("<V{bytes}")),
+    }
+}
+
+/// Bytes of an element of a type of `ml_dtypes` that fills whole bytes.
+pub(crate) fn nameless_bytes(dtype: DType) -> Option<u64> {
+    use DType::{Bc32, Bf16, C32, F8E4m3b11fnuz, F8E4m3fn, F8E4m3fnuz, F8E5m2, F8E5m2fnuz, F8E8m0fnu};
+    match dtype {
+        F8E4m3fn | F8E5m2 | F8E4m3fnuz | F8E5m2fnuz | F8E4m3b11fnuz | F8E8m0fnu => Some(1),
+        Bf16 => Some(2),
+        C32 | Bc32 => Some(4),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +163,20 @@ mod tests {
         }
         assert_eq!(code_of(DType::Bf16), None);
         assert_eq!(code_of(DType::U8).as_deref(), Some("|u1"));
+    }
+
+    #[test]
+    fn nameless_types_have_no_code_of_their_own() {
+        for &dtype in DType::ALL {
+            let bits = nameless_code(dtype, Nameless::Bits);
+            assert!(bits.is_none() || code_of(dtype).is_none(), "{dtype}");
+            assert_eq!(nameless_code(dtype, Nameless::Refuse), None);
+            if let Some(code) = bits {
+                assert_eq!(Some(Descr::parse(&code).size()), dtype.bits().map(|bits| u64::from(bits / 8)));
+            }
+        }
+        assert_eq!(nameless_code(DType::Bf16, Nameless::Bits).as_deref(), Some("<u2"));
+        assert_eq!(nameless_code(DType::F8E5m2, Nameless::Raw).as_deref(), Some("<V1"));
     }
 
     #[test]

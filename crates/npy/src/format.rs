@@ -1,15 +1,16 @@
 //! The format of single arrays as the rest sees it.
 
 use crate::header::MAGIC;
-use crate::{ID, read};
+use crate::output::capabilities;
+use crate::{ID, folder, read, single};
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_core::{
-    Capabilities, Checkpoint, CheckpointWriter, Error, FileKind, Files, Format, Manifest, OpenOptions, Recognised,
-    Result, WriteOptions,
+    Capabilities, Checkpoint, CheckpointWriter, FileKind, Files, Format, Manifest, OpenOptions, Recognised, Result,
+    WriteOptions,
 };
 
-/// NumPy `.npy` files, read.
+/// NumPy `.npy` files and folders of them, read and written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Npy;
 
@@ -27,6 +28,9 @@ impl Format for Npy {
     }
 
     fn recognise(&self, files: &dyn Files, path: &Path, head: Option<&[u8]>) -> Result<Option<Recognised>> {
+        if folder::is_folder(files, path) {
+            return Ok(Some(Recognised { path: path.to_path_buf(), by_content: false }));
+        }
         let by_content = head.is_some_and(|head| head.starts_with(MAGIC));
         let named = || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
         let by_name = || named() && files.stat(path).is_ok_and(|stat| stat.kind != FileKind::Dir);
@@ -34,20 +38,27 @@ impl Format for Npy {
     }
 
     fn open(&self, files: Arc<dyn Files>, path: &Path, options: &OpenOptions) -> Result<Box<dyn Checkpoint>> {
-        Ok(Box::new(read::open(files.as_ref(), path, &options.limits)?))
+        match files.stat(path) {
+            Ok(stat) if stat.kind == FileKind::Dir => Ok(Box::new(folder::open(files.as_ref(), path, options)?)),
+            _ => Ok(Box::new(read::open(files.as_ref(), path, &options.limits)?)),
+        }
     }
 
     fn capabilities(&self) -> Option<Capabilities> {
-        None
+        Some(capabilities(|_| None))
     }
 
+    /// A path that ends in `.npy` is a file of one array, any other a folder.
     fn create(
         &self,
-        _files: Arc<dyn Files>,
+        files: Arc<dyn Files>,
         path: &Path,
-        _manifest: Manifest,
-        _options: &WriteOptions,
+        manifest: Manifest,
+        options: &WriteOptions,
     ) -> Result<Box<dyn CheckpointWriter>> {
-        Err(Error::request("checkpoints are not written as NumPy arrays").in_file(path))
+        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy")) {
+            true => single::create(files, path, &manifest, options),
+            false => folder::create(files, path, &manifest, options),
+        }
     }
 }

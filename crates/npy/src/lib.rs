@@ -1,4 +1,4 @@
-//! NumPy arrays: `.npy` files, read, and `.npz` archives of them, read and written.
+//! NumPy arrays: `.npy` files, folders and `.npz` archives of them, read and written.
 //!
 //! ```text
 //! 0            6       8          10 or 12
@@ -18,6 +18,15 @@
 //!
 //! An archive is a zip with a member `NAME.npy` for each array. Stored and deflated members are read. Those written are
 //! stored, with their data at a multiple of 64 bytes. Raw arrays of an archive are written back with their own type.
+//!
+//! A folder of arrays has a `.npy` file for each tensor, named after it as far as file systems allow, and a list
+//! `arrays.json`, `{"arrays": [{"name": …, "file": …}, …]}`, which keeps names and order. Without a list the arrays come
+//! by name. The folder appears whole: it is written under a hidden name beside its own.
+//!
+//! Numbers that NumPy has no type for (bf16, the 8-bit floats, half complex) are written only where
+//! [`weightlift_core::WriteOptions::nameless`] says how: as unsigned integers of the same bits, or as raw bytes (`<V2`),
+//! the way `ml_dtypes` does it. What they are is recorded where NumPy does not look, in the remark of the zip's member
+//! or in the list, and they are read back as what they were.
 //!
 //! ```
 //! # fn main() -> weightlift_core::Result<()> {
@@ -40,15 +49,20 @@
 #![forbid(unsafe_code)]
 
 mod descr;
+mod folder;
 mod format;
 mod header;
 mod literal;
 mod npz;
+mod output;
 mod read;
+mod record;
+mod single;
 
 pub use format::Npy;
 pub use header::header;
 pub use npz::Npz;
+pub use output::holds_nameless;
 
 /// The word for this format.
 const ID: &str = "npy";

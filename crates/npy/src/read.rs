@@ -3,10 +3,12 @@
 use crate::ID;
 use crate::descr::Descr;
 use crate::header::{Header, PREFIX_BYTES, Prefix, truncated};
+use crate::output::{RawCode, RawCodes};
+use crate::record::Record;
 use std::path::{Path, PathBuf};
 use weightlift_core::{
-    ByteRange, Catalog, Checkpoint, DType, Entry, Error, Extent, Files, KeyPath, Layout, Limits, Result, Shape, Source,
-    SourceId, sniff,
+    ByteRange, Catalog, Checkpoint, DType, Data, Entry, Error, Extent, Extras, Files, KeyPath, Layout, Limits, Result,
+    Shape, Source, SourceId, sniff,
 };
 use weightlift_io::FileSource;
 
@@ -16,8 +18,21 @@ const HEAD: u64 = 4096;
 /// An opened checkpoint of arrays in files of their own.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    catalog: Catalog,
-    files: Vec<PathBuf>,
+    pub(crate) catalog: Catalog,
+    pub(crate) files: Vec<PathBuf>,
+    codes: RawCodes,
+}
+
+impl Opened {
+    pub(crate) fn new(catalog: Catalog) -> Opened {
+        Opened { catalog, files: Vec::new(), codes: RawCodes::default() }
+    }
+
+    /// Hands the type codes of raw arrays to the catalog.
+    pub(crate) fn with_codes(mut self) -> Opened {
+        self.catalog.extras = Some(Extras::new(std::mem::take(&mut self.codes)));
+        self
+    }
 }
 
 impl Checkpoint for Opened {
@@ -32,27 +47,46 @@ impl Checkpoint for Opened {
 
 /// Opens one array. Its name is that of the file without the extension.
 pub(crate) fn open(files: &dyn Files, path: &Path, limits: &Limits) -> Result<Opened> {
-    let mut catalog = Catalog::new(ID, "NumPy array");
+    let mut opened = Opened::new(Catalog::new(ID, "NumPy array"));
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    add_file(files, path, &name, limits, &mut catalog).map_err(|error| error.in_file(path))?;
-    Ok(Opened { catalog, files: vec![path.to_path_buf()] })
+    add_file(files, path, &name, None, limits, &mut opened).map_err(|error| error.in_file(path))?;
+    if let Some(Data::Absent(why)) = opened.catalog.entries.first().map(|entry| &entry.data) {
+        let error = Error::unsupported(why.clone()).in_file(path);
+        return Err(error.help("save its numbers with a numeric dtype"));
+    }
+    opened.files.push(path.to_path_buf());
+    Ok(opened.with_codes())
 }
 
 /// Adds a file and its array to a catalog.
-fn add_file(files: &dyn Files, path: &Path, name: &str, limits: &Limits, catalog: &mut Catalog) -> Result<()> {
+pub(crate) fn add_file(
+    files: &dyn Files,
+    path: &Path,
+    name: &str,
+    record: Option<Record>,
+    limits: &Limits,
+    opened: &mut Opened,
+) -> Result<()> {
     let source = FileSource::open(files, path)?;
-    let (header, start) = read_header(&source, limits)?;
-    if let Descr::Foreign(why) = &header.descr {
-        return Err(Error::unsupported(why.clone()).help("save its numbers with a numeric dtype"));
+    let (mut header, start) = read_header(&source, limits)?;
+    if let Some(record) = record {
+        header.descr = record.applied(header.descr);
     }
     let (needed, has) = (header.data_bytes()?, source.len());
     let end = start.checked_add(needed).filter(|&end| end <= has);
     let end = end.ok_or_else(|| truncated(start.saturating_add(needed), has).at(start))?;
-    if end < has {
+    let catalog = &mut opened.catalog;
+    if end < has && !matches!(header.descr, Descr::Foreign(_)) {
         catalog.warnings.push(format!("{}: {} bytes after the array are not read", path.display(), has - end));
     }
     let id = catalog.add_source(Source::File { path: path.to_path_buf(), len: has });
-    catalog.entries.push(entry(name, &header, id, ByteRange::new(start, needed)?)?);
+    let mut entry = entry(name, &header, id, ByteRange::new(start, needed)?)?;
+    record.iter().for_each(|record| record.remark(&mut entry));
+    if let Descr::Raw { code, .. } = header.descr {
+        let raw = RawCode { code, fortran_order: header.fortran_order };
+        opened.codes.0.insert(catalog.entries.len() as u32, raw);
+    }
+    catalog.entries.push(entry);
     Ok(())
 }
 

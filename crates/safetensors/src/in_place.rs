@@ -3,12 +3,11 @@
 use crate::header::{self, LENGTH_BYTES};
 use crate::layout::Layout;
 use crate::read::read_header;
-use crate::write::{Blob, header_note, no_blob};
+use crate::write::header_note;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
-    BlobId, ByteRange, CheckpointWriter, Error, FileRange, Files, Manifest, OpenOptions, Result, Stat, WriteOptions,
-    Written,
+    BlobId, Carried, CheckpointWriter, Error, FileRange, Files, Manifest, OpenOptions, Result, WriteOptions, Written,
 };
 use weightlift_io::{FileSource, rewrite_head};
 
@@ -40,12 +39,33 @@ pub(crate) fn create(
         let message = format!("the tensors would have {} bytes, where the file has {held}", file.bytes);
         return Err(named(Error::request(message).help(HELP)));
     }
+    let file_is = |range: &FileRange| is_same(files.as_ref(), path, &range.path);
+    for (number, place) in layout.blobs.iter().enumerate().filter(|(_, place)| place.len > 0) {
+        let range = manifest.verbatim.get(&BlobId(number as u32));
+        let what = match range {
+            None => "its values change",
+            Some(range) if range.bytes.start() != old.data.start() + place.begin || !file_is(range) => {
+                "its bytes would move"
+            }
+            Some(_) => continue,
+        };
+        let error = Error::request(format!("{what}, where --in-place changes the header alone")).help(HELP);
+        return Err(named(
+            match manifest.tensors.iter().find(|tensor| tensor.dense_blob() == Some(BlobId(number as u32))) {
+                Some(tensor) => error.in_tensor(&tensor.name),
+                None => error,
+            },
+        ));
+    }
     let text = header::render(&file.header)?;
     let notes = layout.notes.iter().cloned().chain(header_note(text.len())).collect();
     let head = in_room(&text, old.data.start() - LENGTH_BYTES).map_err(named)?;
-    let stat = files.stat(path).map_err(|error| Error::io("cannot stat", path, error))?;
-    let blobs = layout.blobs.iter().map(|&place| Blob::new(place)).collect();
-    Ok(Box::new(Writer { files, path: path.to_path_buf(), stat, head, data: old.data, blobs, notes }))
+    Ok(Box::new(Writer { path: path.to_path_buf(), head, bytes: held, len: source.len(), files, notes }))
+}
+
+fn is_same(files: &dyn Files, one: &Path, other: &Path) -> bool {
+    let id = |path| files.stat(path).ok().map(|stat| stat.id);
+    one == other || id(one) == id(other)
 }
 
 /// The bytes before the data: a text padded to the length of the old one.
@@ -66,49 +86,29 @@ fn in_room(text: &str, room: u64) -> Result<Vec<u8>> {
 struct Writer {
     files: Arc<dyn Files>,
     path: PathBuf,
-    stat: Stat,
     head: Vec<u8>,
-    data: ByteRange,
-    blobs: Vec<Blob>,
+    /// Bytes of tensors, which stay.
+    bytes: u64,
+    /// The length of the file.
+    len: u64,
     notes: Vec<String>,
-}
-
-impl Writer {
-    fn blob(&self, id: BlobId) -> Result<&Blob> {
-        self.blobs.get(id.0 as usize).ok_or_else(|| no_blob(id))
-    }
-
-    fn is_this_file(&self, path: &Path) -> bool {
-        path == self.path || self.files.stat(path).is_ok_and(|stat| stat.id == self.stat.id)
-    }
 }
 
 impl CheckpointWriter for Writer {
     fn write_at(&self, _: BlobId, _: u64, bytes: &[u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => Err(Error::request("bytes of a tensor that stays as it is").in_file(&self.path)),
         }
-        Err(Error::request("its values change, where --in-place changes the header alone")
-            .in_file(&self.path)
-            .help(HELP))
     }
 
-    fn copy_from(&self, id: BlobId, offset: u64, range: &FileRange) -> Result<bool> {
-        let blob = self.blob(id)?;
-        let begin = self.data.start() + blob.range(id, offset, range.bytes.len())?;
-        if range.bytes.len() > 0 && (range.bytes.start() != begin || !self.is_this_file(&range.path)) {
-            let message = "its bytes would move, where --in-place changes the header alone";
-            return Err(Error::request(message).in_file(&self.path).help(HELP));
-        }
-        blob.count(range.bytes.len());
-        Ok(true)
+    fn holds(&self, _: BlobId) -> bool {
+        true
     }
 
     fn finish(self: Box<Self>) -> Result<Written> {
-        for (id, blob) in self.blobs.iter().enumerate() {
-            blob.is_whole(id).map_err(|error| error.in_file(&self.path))?;
-        }
         rewrite_head(self.files.as_ref(), &self.path, &self.head)?;
-        Ok(Written { files: vec![(self.path, self.stat.len)], notes: self.notes, carried: None })
+        let carried = Some(Carried { how: "in place", bytes: self.bytes, unused: 0 });
+        Ok(Written { files: vec![(self.path, self.len)], notes: self.notes, carried })
     }
 }

@@ -1,15 +1,17 @@
 //! Writing: the headers first, then the blobs at their places.
 
+use crate::EXTENSION;
 use crate::header::{self, LENGTH_BYTES, READABLE_HEADER};
 use crate::layout::{File, Layout, Place};
-use crate::{EXTENSION, set};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weightlift_core::{BlobId, CheckpointWriter, Error, FileRange, Files, Manifest, Result, WriteOptions, Written};
+use weightlift_core::{
+    BlobId, Carried, CheckpointWriter, Error, FileRange, Files, Manifest, Result, WriteOptions, Written,
+};
 use weightlift_io::{Commit, FileSink};
-use weightlift_shards::{Index, base_of, index_name, shard_name};
+use weightlift_shards::{Index, Target};
 
 /// The key of an index's metadata that holds the number of elements.
 const TOTAL_PARAMETERS: &str = "total_parameters";
@@ -23,7 +25,7 @@ pub(crate) fn create(
 ) -> Result<Box<dyn CheckpointWriter>> {
     let named = |error: Error| error.in_file(path);
     let layout = Layout::new(manifest, options).map_err(named)?;
-    let target = Target::new(path, options.shard_size.is_some(), layout.files.len()).map_err(named)?;
+    let target = Target::new(path, EXTENSION, options.shard_size.is_some(), layout.files.len()).map_err(named)?;
     let mut writer = Writer::new(files.clone(), options.replace, layout.notes.clone());
     for (path, file) in target.files.iter().zip(&layout.files) {
         writer.start_file(path, file).map_err(named)?;
@@ -34,39 +36,6 @@ pub(crate) fn create(
     writer.place_blobs(&layout.blobs);
     writer.replace_others(files.as_ref(), &target, options);
     Ok(Box::new(writer))
-}
-
-/// The files of an output.
-#[derive(Debug)]
-struct Target {
-    folder: PathBuf,
-    /// What the names of a set begin with.
-    base: Option<String>,
-    files: Vec<PathBuf>,
-    /// The index, where there are several.
-    index: Option<PathBuf>,
-}
-
-impl Target {
-    /// For an output named `path` of `count` files.
-    fn new(path: &Path, as_set: bool, count: usize) -> Result<Target> {
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let file = name.strip_suffix(".index.json").filter(|_| set::is_index(path)).unwrap_or(name);
-        let base = base_of(file, EXTENSION).map(str::to_owned);
-        match &base {
-            _ if !as_set && set::is_index(path) => {
-                Err(Error::request("the name of an index for a single file").help(format!("write to {file:?}")))
-            }
-            _ if !as_set => Ok(Target { folder, base, files: vec![path.to_path_buf()], index: None }),
-            None => Err(Error::request(format!("the files of a set are named after a name that ends in .{EXTENSION}"))),
-            Some(base) => {
-                let names = (0..count).map(|number| folder.join(shard_name(base, EXTENSION, number, count)));
-                let index = (count > 1).then(|| folder.join(index_name(base, EXTENSION)));
-                Ok(Target { files: names.collect(), index, base: Some(base.clone()), folder })
-            }
-        }
-    }
 }
 
 /// A warning for a header that the reference does not read.
@@ -86,13 +55,13 @@ struct Started {
 
 /// A blob and how much of it has come.
 #[derive(Debug)]
-pub(crate) struct Blob {
-    pub(crate) place: Place,
+struct Blob {
+    place: Place,
     written: AtomicU64,
 }
 
 impl Blob {
-    pub(crate) fn new(place: Place) -> Blob {
+    fn new(place: Place) -> Blob {
         Blob { place, written: AtomicU64::new(0) }
     }
 
@@ -100,7 +69,7 @@ impl Blob {
     ///
     /// # Errors
     /// `Request` where they leave the blob.
-    pub(crate) fn range(&self, id: BlobId, offset: u64, len: u64) -> Result<u64> {
+    fn range(&self, id: BlobId, offset: u64, len: u64) -> Result<u64> {
         let Place { begin, len: room, .. } = self.place;
         if offset.checked_add(len).is_none_or(|end| end > room) {
             return Err(Error::request(format!("{len} bytes at {offset} of blob {}, which has {room}", id.0)));
@@ -108,12 +77,12 @@ impl Blob {
         Ok(begin + offset)
     }
 
-    pub(crate) fn count(&self, bytes: u64) {
+    fn count(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Refuses a blob of which bytes are missing.
-    pub(crate) fn is_whole(&self, id: usize) -> Result<()> {
+    fn is_whole(&self, id: usize) -> Result<()> {
         let (written, len) = (self.written.load(Ordering::Relaxed), self.place.len);
         match written == len {
             true => Ok(()),
@@ -123,7 +92,7 @@ impl Blob {
 }
 
 /// The error for a blob that the manifest does not have.
-pub(crate) fn no_blob(id: BlobId) -> Error {
+fn no_blob(id: BlobId) -> Error {
     Error::request(format!("blob {} does not exist", id.0))
 }
 
@@ -135,12 +104,15 @@ struct Writer {
     index: Option<PathBuf>,
     blobs: Vec<Blob>,
     notes: Vec<String>,
+    /// Bytes that the operating system copied.
+    copied: AtomicU64,
 }
 
 impl Writer {
     fn new(files: Arc<dyn Files>, replace: bool, notes: Vec<String>) -> Writer {
         let commit = Commit::new(files, replace);
-        Writer { commit, files: Vec::new(), index: None, blobs: Vec::new(), notes }
+        let copied = AtomicU64::new(0);
+        Writer { commit, files: Vec::new(), index: None, blobs: Vec::new(), notes, copied }
     }
 
     fn start_file(&mut self, path: &Path, file: &File) -> Result<()> {
@@ -182,22 +154,9 @@ impl Writer {
 
     /// A set takes the place of all files of its name. A single file leaves those of a set alone, but says so.
     fn replace_others(&mut self, files: &dyn Files, target: &Target, options: &WriteOptions) {
-        let Some(base) = &target.base else { return };
-        let index = index_name(base, EXTENSION);
-        if options.shard_size.is_none() {
-            if files.stat(&target.folder.join(&index)).is_ok() {
-                self.notes.push(format!("{index} stands beside the file and names the files of a set"));
-            }
-            return;
-        }
-        let folder = if target.folder.as_os_str().is_empty() { Path::new(".") } else { &target.folder };
-        for name in files.list(folder).unwrap_or_default() {
-            let path = target.folder.join(&name);
-            let Some(name) = name.to_str() else { continue };
-            let ours = target.files.contains(&path) || target.index.as_ref() == Some(&path);
-            if options.replace && !ours && (name == index || base_of(name, EXTENSION) == Some(base)) {
-                self.commit.remove_on_commit(path);
-            }
+        self.notes.extend(target.index_beside(files));
+        if options.replace {
+            target.stale(files).into_iter().for_each(|path| self.commit.remove_on_commit(path));
         }
     }
 
@@ -224,19 +183,22 @@ impl CheckpointWriter for Writer {
         let copied = sink.copy_from(place, range)?;
         if copied {
             blob.count(range.bytes.len());
+            self.copied.fetch_add(range.bytes.len(), Ordering::Relaxed);
         }
         Ok(copied)
     }
 
     fn finish(self: Box<Self>) -> Result<Written> {
-        let Writer { commit, files, index, blobs, notes } = *self;
+        let Writer { commit, files, index, blobs, notes, copied } = *self;
         for (id, blob) in blobs.iter().enumerate() {
             blob.is_whole(id).map_err(|error| match files.get(blob.place.file) {
                 Some(file) => error.in_file(file.sink.path()),
                 None => error,
             })?;
         }
-        Ok(Written { files: commit.commit(index.as_deref())?, notes, carried: None })
+        let copied = Some(copied.into_inner()).filter(|&bytes| bytes > 0);
+        let carried = copied.map(|bytes| Carried { how: "system copy", bytes, unused: 0 });
+        Ok(Written { files: commit.commit(index.as_deref())?, notes, carried })
     }
 }
 
@@ -249,22 +211,5 @@ mod tests {
         assert_eq!(header_note(100_000_000), None);
         assert!(header_note(99_999_999).is_none());
         assert!(header_note(100_000_001).unwrap().contains("100000008"));
-    }
-
-    #[test]
-    fn sets_are_named_after_the_output() {
-        let names = |path: &str, as_set, count| {
-            let target = Target::new(Path::new(path), as_set, count)?;
-            let names = target.files.into_iter().chain(target.index);
-            Ok::<_, Error>(names.map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(names("d/w.bin", false, 1).unwrap(), ["d/w.bin"]);
-        assert_eq!(names("d/m.safetensors", true, 1).unwrap(), ["d/m.safetensors"]);
-        let set = ["d/m-00001-of-00002.safetensors", "d/m-00002-of-00002.safetensors", "d/m.safetensors.index.json"];
-        assert_eq!(names("d/m.safetensors", true, 2).unwrap(), set);
-        assert_eq!(names("d/m.safetensors.index.json", true, 2).unwrap(), set);
-        assert_eq!(names("d/m-00003-of-00007.safetensors", true, 2).unwrap(), set);
-        assert!(names("d/m.safetensors.index.json", false, 1).is_err());
-        assert!(names("d/m.bin", true, 2).is_err());
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! [`Index`] reads, checks and writes the index; [`Set`] finds the files beside it; [`Census`] counts the tensors of the
 //! files against it; [`Members`] finds the files without an index; [`split`] decides which tensor
-//! goes into which file; [`shard_name`] and [`index_name`] name them. Reading the files is for the formats.
+//! goes into which file; [`Target`] names the files of an output. Reading the files is for the formats.
 #![forbid(unsafe_code)]
 
 mod census;
@@ -20,6 +20,7 @@ mod members;
 mod name;
 mod set;
 mod split;
+mod target;
 
 pub use census::Census;
 pub use index::{Index, TOTAL_SIZE};
@@ -27,3 +28,4 @@ pub use members::Members;
 pub use name::{base_of, index_name, shard_name};
 pub use set::{Set, list};
 pub use split::split;
+pub use target::Target;

@@ -171,6 +171,9 @@ impl Format for Torch {
         manifest: Manifest,
         options: &WriteOptions,
     ) -> Result<Box<dyn CheckpointWriter>> {
-        Ok(Box::new(write::TorchWriter::create(files, path, &manifest, options)?))
+        match options.shard_size {
+            Some(limit) => write::create_set(files, path, &manifest, limit, options),
+            None => Ok(Box::new(write::TorchWriter::create(files, path, &manifest, options)?)),
+        }
     }
 }

@@ -84,7 +84,8 @@ impl OpenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// A TensorFlow prefix, index, data file or folder, a PyTorch file, a safetensors file or set, .npy or .npz
+    /// A TensorFlow prefix, index, data file or folder, a PyTorch file, a safetensors file or set, .npy, .npz or a folder
+    /// of .npy files
     pub(crate) checkpoint: PathBuf,
     /// Only tensors that a pattern selects: a name, a glob (* ** ? {a,b}), /regex/, or a part of the name
     pub(crate) patterns: Vec<String>,
@@ -260,7 +261,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) recipe: Vec<String>,
 
     /// The format to write, whatever the extension says
-    #[arg(long, value_name = "tf|pt|safetensors|npz", value_parser = parse_format, help_heading = "Output and checks")]
+    #[arg(long, value_name = "tf|pt|safetensors|npz|npy", value_parser = parse_format, help_heading = "Output and checks")]
     pub(crate) to: Option<String>,
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
@@ -272,7 +273,8 @@ pub(crate) struct ConvertArgs {
     /// Whose bits a cast gives: exact rounds once; the others do what these programs do
     #[arg(long, value_enum, value_name = "MANNER", default_value_t = Like::Exact, help_heading = "Output and checks")]
     pub(crate) like: Like,
-    /// Write a set of files of at most this size (5GB, 512MiB): safetensors with its index, or TensorFlow data files
+    /// Write a set of files of at most this size (5GB, 512MiB): safetensors or PyTorch .bin files with their
+    /// index, or TensorFlow data files
     #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
     pub(crate) shard_size: Option<u64>,
     /// Set metadata of a safetensors file; what is not named stays
@@ -284,6 +286,10 @@ pub(crate) struct ConvertArgs {
     /// What becomes of the second names of a tensor
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Ties::Alias, help_heading = "Output and checks")]
     pub(crate) ties: Ties,
+    /// How NumPy's files hold bf16, 8-bit floats and half complex, for which NumPy has no type; what they are is recorded
+    /// beside them, and read back
+    #[arg(long, value_enum, value_name = "FORM", help_heading = "Output and checks")]
+    pub(crate) npy_raw: Option<NpyRaw>,
     /// Rewrite only the header of a safetensors file, where the new one fits into its room; OUT is the input itself
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) in_place: bool,
@@ -358,6 +364,27 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NpyRaw {
+    /// Unsigned integers of the same bits
+    Bits,
+    /// Widened to f32 (half complex to c64)
+    F32,
+    /// Raw bytes, as ml_dtypes saves them: array.view(ml_dtypes.bfloat16) in Python
+    #[value(name = "ml_dtypes")]
+    MlDtypes,
+}
+
+impl From<NpyRaw> for weightlift::NpyRaw {
+    fn from(raw: NpyRaw) -> weightlift::NpyRaw {
+        match raw {
+            NpyRaw::Bits => weightlift::NpyRaw::Bits,
+            NpyRaw::F32 => weightlift::NpyRaw::F32,
+            NpyRaw::MlDtypes => weightlift::NpyRaw::MlDtypes,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ties {
     /// Bytes are written once; safetensors files and indexes record each name with the one it is tied to
     Alias,
@@ -396,11 +423,11 @@ impl ConvertArgs {
 /// A format to write.
 fn parse_format(text: &str) -> Result<String, String> {
     match text {
-        "tf" | "pt" | "safetensors" | "npz" => Ok(text.to_owned()),
+        "tf" | "pt" | "safetensors" | "npz" | "npy" => Ok(text.to_owned()),
         "tf1" | "v1" | "tf-v1" | "tf_v1" => Err("version 1 of TensorFlow's checkpoints is read and never written; \
              tf writes version 2, which TensorFlow 1 reads too"
             .to_owned()),
-        _ => Err("there are tf, pt, safetensors and npz".to_owned()),
+        _ => Err("there are tf, pt, safetensors, npz and npy".to_owned()),
     }
 }
 

@@ -158,6 +158,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.output.metadata = args.drop_metadata.iter().map(|key| (key.clone(), None)).chain(set).collect();
     save.options.output.ties = args.ties.into();
     save.options.output.in_place = args.in_place;
+    save.npy_raw = args.npy_raw.map(Into::into);
     save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
     (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
     save.max_memory = args.max_memory;

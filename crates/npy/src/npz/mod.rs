@@ -4,12 +4,12 @@ mod member;
 mod read;
 mod write;
 
-use crate::descr;
+use crate::output::capabilities;
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_core::{
-    Capabilities, Checkpoint, CheckpointWriter, DType, FileKind, Files, Format, Manifest, OpenOptions, Packing,
-    Recognised, Result, WriteOptions,
+    Capabilities, Checkpoint, CheckpointWriter, FileKind, Files, Format, Manifest, OpenOptions, Recognised, Result,
+    WriteOptions,
 };
 
 /// The word for archives, and their extension.
@@ -48,16 +48,7 @@ impl Format for Npz {
     }
 
     fn capabilities(&self) -> Option<Capabilities> {
-        Some(Capabilities {
-            holds,
-            name_problem,
-            nests: false,
-            shares_storage: false,
-            strides: false,
-            prunes_extras: false,
-            joins_pieces: None,
-            name_hint: Capabilities::NO_HINT,
-        })
+        Some(capabilities(name_problem))
     }
 
     fn create(
@@ -70,12 +61,6 @@ impl Format for Npz {
         let writer = write::create(files, path, &manifest, options);
         Ok(Box::new(writer.map_err(|error| error.in_file(path))?))
     }
-}
-
-/// NumPy's own types, and bytes that come from an archive.
-fn holds(dtype: DType) -> Option<Packing> {
-    let held = dtype == DType::Raw || descr::code_of(dtype).is_some();
-    held.then_some(Packing::Dense)
 }
 
 fn name_problem(name: &str) -> Option<String> {
@@ -94,16 +79,4 @@ fn begins_with_array(head: &[u8]) -> bool {
         head.get(30..30 + usize::from(length))
     };
     head.starts_with(b"PK\x03\x04") && name().is_some_and(|name| name.ends_with(SUFFIX.as_bytes()))
-}
-
-/// Type codes of arrays that are carried as bytes, by their position in the catalog: what
-/// [`weightlift_core::Catalog::extras`] of an archive holds.
-#[derive(Debug, Clone, Default)]
-struct RawCodes(std::collections::HashMap<u32, RawCode>);
-
-/// The type of an array that is carried as bytes.
-#[derive(Debug, Clone)]
-struct RawCode {
-    code: String,
-    fortran_order: bool,
 }

@@ -1,9 +1,11 @@
 //! Opening an archive.
 
 use super::member::Array;
-use super::{ID, RawCode, RawCodes, SUFFIX};
+use super::{ID, SUFFIX};
 use crate::descr::Descr;
+use crate::output::{RawCode, RawCodes};
 use crate::read;
+use crate::record::Record;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -96,10 +98,14 @@ impl Opened {
         if self.catalog.entries.len() as u64 >= self.limits.tensors {
             return Err(Error::limit(format!("more than the {} tensors allowed", self.limits.tensors)));
         }
-        let Some(array) = Array::read(&self.source, member, &self.limits)? else {
+        let Some(mut array) = Array::read(&self.source, member, &self.limits)? else {
             self.catalog.beside.push(format!("member {:?}: {} bytes that are no array", member.name, member.len));
             return Ok(());
         };
+        let record = Record::parse(&member.comment);
+        if let Some(record) = record {
+            array.header.descr = record.applied(array.header.descr);
+        }
         let surplus = array.rest.len() - array.data_bytes;
         if surplus > 0 && !matches!(array.header.descr, Descr::Foreign(_)) {
             let warning = format!("member {:?}: {surplus} bytes after the array are not read", member.name);
@@ -107,6 +113,7 @@ impl Opened {
         }
         let (source, bytes) = self.place(member, file, array.rest)?;
         let mut entry = read::entry(name, &array.header, source, bytes)?;
+        record.iter().for_each(|record| record.remark(&mut entry));
         if let Data::Extents(extents) = &mut entry.data {
             let covered = |extent: &Extent| array.checksum.filter(|_| extent.bytes == bytes);
             extents.iter_mut().for_each(|extent| extent.checksum = covered(extent));

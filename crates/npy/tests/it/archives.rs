@@ -205,7 +205,7 @@ fn what_an_archive_cannot_hold_is_refused() {
         "{dtype_bytes_of_bf16}"
     );
     assert!(refused("a\0b", DType::U8).contains("NUL"));
-    assert!(refused("w", DType::Raw).contains("come from no archive"));
+    assert!(refused("w", DType::Raw).contains("come from no array"));
     let twice = [("w".to_owned(), DType::U8, vec![0], vec![]), ("w".to_owned(), DType::U8, vec![0], vec![])];
     assert!(write(&path, &twice, 1).is_err());
     let short = [("w".to_owned(), DType::U8, vec![2], vec![0])];

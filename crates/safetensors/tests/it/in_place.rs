@@ -35,14 +35,15 @@ fn rename(
         manifest.tensors.last_mut().unwrap().origin = Some(Origin { input: 0, entry: id });
     }
     manifest.extras.push((0, catalog.extras.clone().unwrap()));
+    for (id, entry) in catalog.iter() {
+        let range = FileRange { path: path.to_path_buf(), bytes: entry.extents()?[0].bytes };
+        manifest.verbatim.insert(BlobId(id.0), range);
+    }
     let mut options = WriteOptions::default();
     options.in_place = true;
     options.metadata = metadata.iter().map(|&(k, v)| (k.to_owned(), v.map(str::to_owned))).collect();
     let writer = Safetensors.create(files, path, manifest, &options)?;
-    for (id, entry) in catalog.iter() {
-        let bytes = entry.extents()?[0].bytes;
-        assert!(writer.copy_from(BlobId(id.0), 0, &FileRange { path: path.to_path_buf(), bytes })?);
-    }
+    assert!(catalog.iter().all(|(id, _)| writer.holds(BlobId(id.0))));
     writer.finish().map(drop)
 }
 
@@ -126,17 +127,23 @@ fn bytes_that_move_or_change_are_refused() {
     assert!(dropped.contains("the tensors would have 3 bytes, where the file has 7"), "{dropped}");
     let second = manifest.add_tensor("b", weightlift_core::DType::F32, Shape::new([1]).unwrap());
     manifest.extras.push((0, Extras::new(Metadata::absent())));
-    let writer = start(manifest).unwrap();
     let range = |path: &Path, at: u64, len: u64| FileRange {
         path: path.to_path_buf(),
         bytes: ByteRange::new(8 + JSON.len() as u64 + at, len).unwrap(),
     };
-    assert!(writer.copy_from(first, 0, &range(&file.path, 0, 3)).unwrap());
-    assert!(writer.copy_from(second, 0, &range(&file.path, 2, 4)).is_err());
-    std::fs::copy(&file.path, file.path.with_file_name("copy")).unwrap();
-    assert!(writer.copy_from(second, 0, &range(&file.path.with_file_name("copy"), 3, 4)).is_err());
-    assert!(writer.write_at(second, 0, &[0; 4]).unwrap_err().to_string().contains("its values change"));
-    assert!(writer.copy_from(second, 0, &range(&file.path, 3, 5)).is_err());
-    assert!(writer.finish().unwrap_err().to_string().contains("0 of the 4 bytes of blob 1"));
+    manifest.verbatim.insert(first, range(&file.path, 0, 3));
+    let changed = start(manifest.clone()).err().unwrap().to_string();
+    assert!(changed.contains("tensor \"b\": its values change"), "{changed}");
+    let copy = file.path.with_file_name("copy");
+    std::fs::copy(&file.path, &copy).unwrap();
+    for elsewhere in [range(&file.path, 2, 4), range(&copy, 3, 4)] {
+        manifest.verbatim.insert(second, elsewhere);
+        let moved = start(manifest.clone()).err().unwrap().to_string();
+        assert!(moved.contains("tensor \"b\": its bytes would move"), "{moved}");
+    }
+    manifest.verbatim.insert(second, range(&file.path, 3, 4));
+    let writer = start(manifest).unwrap();
+    assert!(writer.write_at(second, 0, &[0; 4]).is_err());
+    drop(writer);
     assert_eq!(std::fs::read(&file.path).unwrap(), crate::support::file_of(JSON, 7));
 }

@@ -6,7 +6,10 @@ mod edit;
 mod inert;
 mod keep;
 mod nest;
+mod set;
 mod tensor;
+
+pub(crate) use set::create_set;
 
 use crate::checkpoint::Tree;
 use crate::storage::Stored;
@@ -89,6 +92,43 @@ fn copy(tree: &Tree, stored: &Stored, mut write: impl FnMut(u64, &[u8]) -> Resul
     Ok(())
 }
 
+/// The number of the first storage among the members.
+fn first_storage() -> usize {
+    fixed_members(Vec::new()).len()
+}
+
+/// Starts one archive of a commit, all but the storages of the blobs written. Answers notes too.
+fn start(
+    commit: &mut Commit,
+    path: &Path,
+    manifest: &Manifest,
+    options: &WriteOptions,
+) -> Result<(ArchiveWriter, Vec<String>)> {
+    let Content { pickle, carried, tree } = content(manifest, options).map_err(|error| error.in_file(path))?;
+    let fixed = fixed_members(pickle);
+    let named =
+        |(name, bytes): &(&str, Vec<u8>)| NewMember { name: format!("{FOLDER}/{name}"), bytes: bytes.len() as u64 };
+    let lengths = manifest.blobs.iter().map(|blob| blob.bytes).chain(carried.iter().map(|stored| stored.bytes.len()));
+    let storage = |(key, bytes): (usize, u64)| NewMember { name: format!("{FOLDER}/data/{key}"), bytes };
+    let members = fixed.iter().map(named).chain(lengths.enumerate().map(storage));
+    let layout = Layout::new(members.collect(), ALIGN).map_err(|error| error.in_file(path))?;
+    let archive = ArchiveWriter::create(commit.create(path)?, layout)?;
+    for (member, (_, bytes)) in fixed.iter().enumerate() {
+        archive.write_at(member, 0, bytes)?;
+    }
+    let first = fixed.len() + manifest.blobs.len();
+    for (at, stored) in carried.iter().enumerate() {
+        if let Some(tree) = tree {
+            copy(tree, stored, |offset, bytes| archive.write_at(first + at, offset, bytes))?;
+        }
+    }
+    let notes = match carried.len() {
+        0 => Vec::new(),
+        count => vec![format!("{count} storages that are no listed tensor's went along as they are")],
+    };
+    Ok((archive, notes))
+}
+
 impl TorchWriter {
     pub(crate) fn create(
         files: Arc<dyn Files>,
@@ -96,37 +136,15 @@ impl TorchWriter {
         manifest: &Manifest,
         options: &WriteOptions,
     ) -> Result<TorchWriter> {
-        let Content { pickle, carried, tree } = content(manifest, options).map_err(|error| error.in_file(path))?;
-        let fixed = fixed_members(pickle);
-        let named =
-            |(name, bytes): &(&str, Vec<u8>)| NewMember { name: format!("{FOLDER}/{name}"), bytes: bytes.len() as u64 };
-        let lengths =
-            manifest.blobs.iter().map(|blob| blob.bytes).chain(carried.iter().map(|stored| stored.bytes.len()));
-        let storage = |(key, bytes): (usize, u64)| NewMember { name: format!("{FOLDER}/data/{key}"), bytes };
-        let members = fixed.iter().map(named).chain(lengths.enumerate().map(storage));
-        let layout = Layout::new(members.collect(), ALIGN).map_err(|error| error.in_file(path))?;
         let mut commit = Commit::new(files, options.replace);
-        let archive = ArchiveWriter::create(commit.create(path)?, layout)?;
-        for (member, (_, bytes)) in fixed.iter().enumerate() {
-            archive.write_at(member, 0, bytes)?;
-        }
-        let first = fixed.len() + manifest.blobs.len();
-        for (at, stored) in carried.iter().enumerate() {
-            if let Some(tree) = tree {
-                copy(tree, stored, |offset, bytes| archive.write_at(first + at, offset, bytes))?;
-            }
-        }
-        let notes = match carried.len() {
-            0 => Vec::new(),
-            count => vec![format!("{count} storages that are no listed tensor's went along as they are")],
-        };
+        let (archive, notes) = start(&mut commit, path, manifest, options)?;
         Ok(TorchWriter { archive, commit, blobs: manifest.blobs.clone(), notes })
     }
 
     fn member(&self, blob: BlobId) -> Result<(usize, &Blob)> {
         let at = blob.0 as usize;
         let found = self.blobs.get(at).ok_or_else(|| Error::request(format!("no blob has number {at}")))?;
-        Ok((fixed_members(Vec::new()).len() + at, found))
+        Ok((first_storage() + at, found))
     }
 }
 
