@@ -73,7 +73,7 @@ def renames(weightlift, scratch, gib, rounds):
             forth = ("^scope/", "other/") if number % 2 == 0 else ("^other/", "scope/")
             times["in place"].append(run(weightlift, "convert", prefix, prefix, "--rename", "=".join(forth)))
             for share in ("hardlink", "none"):
-                if share == "none" and number >= min(rounds, 3):
+                if share == "none" and number > 0:  # for comparison; once is enough
                     continue
                 os.sync()
                 output = folder / f"{share}.ckpt"

@@ -147,6 +147,28 @@ fn what_was_shared_is_said() {
 }
 
 #[test]
+fn two_bundles_are_merged_by_their_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    for folder in [&one, &two] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let first = copied(&fixture("tf/foo_dense/model.ckpt"), &one);
+    let second = copied(&fixture("tf/foo_dense/model.ckpt"), &two);
+    let output = dir.path().join("both.ckpt");
+    let other = format!("other={}", path(&second));
+    let add = ["--add", "b/foo=other::foo", "--add", "b/dense/bias=other::dense/bias"];
+    let message = said(&[&["convert", path(&first), &other, path(&output), "--share", "hardlink"], &add[..]].concat());
+    assert!(message.contains("hard link 200 B carried unverified; 48 B of them"), "{message}");
+    let data = |folder: &Path, name: &str| std::fs::metadata(folder.join(name)).unwrap().ino();
+    let own = "model.ckpt.data-00000-of-00001";
+    assert_eq!(data(dir.path(), "both.ckpt.data-00000-of-00002"), data(&one, own));
+    assert_eq!(data(dir.path(), "both.ckpt.data-00001-of-00002"), data(&two, own));
+    assert_eq!(stdout(&["cat", path(&output), "b/foo"]), stdout(&["cat", path(&second), "foo"]));
+    assert_eq!(stdout(&["cat", path(&output), "foo"]), stdout(&["cat", path(&first), "foo"]));
+}
+
+#[test]
 fn flags_of_one_format_are_refused_for_others() {
     let dir = tempfile::tempdir().unwrap();
     let input = fixture("tf/foo_dense/model.ckpt").path;

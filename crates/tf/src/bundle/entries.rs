@@ -39,8 +39,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds every tensor in key order; slices stand in the tensor they belong to. A tensor that cannot be read is
-    /// listed without values, unless that is true of all.
-    pub(super) fn add_all(&mut self) -> Result<()> {
+    /// listed without values, unless that is true of all and they are not to be listed whatever they are.
+    pub(super) fn add_all(&mut self, salvage: bool) -> Result<()> {
         let hidden = self.slice_entries();
         for ((key, entry), hidden) in self.index.entries.iter().zip(hidden) {
             if hidden {
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
             self.catalog.entries.push(tensor);
         }
         match self.damage.take() {
-            Some(error) if self.damaged == self.catalog.entries.len() => Err(error),
+            Some(error) if self.damaged == self.catalog.entries.len() && !salvage => Err(error),
             _ => Ok(()),
         }
     }

@@ -18,8 +18,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_core::{
-    ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, EntryId, Error, Extent, Files, Limits, Names,
-    OpenOptions, Result, Source, SourceId,
+    ByteOrder, ByteRange, Catalog, Checkpoint, Checksum, DType, Entry, EntryId, Error, Extent, Files, KeyPath, Limits,
+    Names, OpenOptions, Result, Shape, Source, SourceId,
 };
 use weightlift_io::FileSource;
 use weightlift_kernels::checksum::mask_crc32c;
@@ -48,13 +48,15 @@ impl Bundle {
     /// Reads the index of the bundle with this prefix and looks for its data files.
     pub(crate) fn open(files: Arc<dyn Files>, prefix: &Path, options: &OpenOptions) -> Result<Bundle> {
         let path = index_path(prefix);
-        let (index, damage) = read_index(files.as_ref(), prefix, &options.limits)?;
+        let mut lost = Vec::new();
+        let (index, damage) = read_index(files.as_ref(), prefix, options, &mut lost)?;
         let mut catalog = Catalog::new(ID, describe(index.header));
         let mut builder = Builder::new(files.as_ref(), prefix, &index, &options.limits, &mut catalog);
-        builder.add_all().map_err(|error| error.in_file(&path))?;
+        builder.add_all(options.salvage).map_err(|error| error.in_file(&path))?;
         let mut paths = vec![path];
         let (shards, decoded) = builder.finish();
         paths.extend(shards);
+        catalog.entries.extend(lost.iter().map(lost_block));
         let mut carried = Carried::of(&index, &catalog);
         match graph_source(&files, &index, &catalog, &decoded, &options.limits) {
             Some(graph) => carried.add_objects(graph, options.names, &mut catalog)?,
@@ -96,8 +98,24 @@ fn graph_source(
     Some(GraphSource { files: files.clone(), path: path.clone(), bytes, crc, order, limits: limits.clone() })
 }
 
-/// Reads and parses the index; with a warning where the part that nothing is read from is broken.
-fn read_index(files: &dyn Files, prefix: &Path, limits: &Limits) -> Result<(Index, Option<String>)> {
+/// What stands for the tensors of a block of the index that cannot be read: not even their names are known.
+fn lost_block(error: &Error) -> Entry {
+    let name = match error.place().offset {
+        Some(offset) => format!("(tensors of the index block at byte {offset})"),
+        None => "(tensors of a block of the index)".to_owned(),
+    };
+    Entry::broken(KeyPath::flat(name), DType::Raw, Shape::scalar(), error.message())
+}
+
+/// Reads and parses the index; with a warning where the part that nothing is read from is broken. Where damaged files
+/// are to be salvaged, damaged blocks are left out and noted in `lost`.
+fn read_index(
+    files: &dyn Files,
+    prefix: &Path,
+    options: &OpenOptions,
+    lost: &mut Vec<Error>,
+) -> Result<(Index, Option<String>)> {
+    let limits = &options.limits;
     let path = index_path(prefix);
     if locate::stat(files, &path)?.is_none() {
         let message = format!("does not exist, though there are data files of {}", shown(prefix));
@@ -105,7 +123,14 @@ fn read_index(files: &dyn Files, prefix: &Path, limits: &Limits) -> Result<(Inde
     }
     let source = FileSource::open(files, &path)?;
     let bytes = source.read_vec(ByteRange::new(0, source.len())?, limits.header_bytes)?;
-    let index = Index::parse(&bytes, limits).map_err(|error| {
+    let damaged = |error| {
+        if !options.salvage {
+            return Err(error);
+        }
+        lost.push(error);
+        Ok(())
+    };
+    let index = Index::parse_around(&bytes, limits, damaged).map_err(|error| {
         let known = weightlift_core::sniff::describe(&bytes[..bytes.len().min(4096)], source.len());
         let is_table = table::Footer::is_at_end_of(&bytes);
         match known.filter(|_| !is_table) {

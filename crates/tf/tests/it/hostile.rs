@@ -335,3 +335,52 @@ fn a_failed_write_leaves_the_old_bundle_or_none() {
     }
     assert!(outcomes.iter().all(|&count| count > 0), "{outcomes:?}");
 }
+
+fn salvaged(prefix: &Path) -> weightlift_core::Result<Box<dyn weightlift_core::Checkpoint>> {
+    let mut options = OpenOptions::default();
+    options.salvage = true;
+    TensorFlow.open(real(), prefix, &options)
+}
+
+/// Tensors of other blocks are healthy; a slice whose entry is lost spoils its tensor.
+#[test]
+fn a_damaged_block_of_the_index_costs_its_own_tensors() {
+    let (_dir, prefix) = copied("tf/many_blocks/model.ckpt");
+    let whole = open(&prefix).unwrap();
+    let index = file(&prefix, ".index");
+    let bytes = fs::read(&index).unwrap();
+    let (mut kept, mut refused) = (Vec::new(), 0);
+    for at in (0..bytes.len()).step_by(40) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        fs::write(&index, flipped).unwrap();
+        let Ok(checkpoint) = salvaged(&prefix) else {
+            refused += 1;
+            continue;
+        };
+        let entries = &checkpoint.catalog().entries;
+        let healthy: Vec<_> = entries.iter().filter(|entry| entry.extents().is_ok()).collect();
+        if healthy.len() == whole.catalog().entries.len() {
+            continue;
+        }
+        assert!(open(&prefix).is_err(), "byte {at}");
+        let lost: Vec<_> = entries.iter().filter(|entry| entry.extents().is_err()).collect();
+        assert!(matches!(lost.as_slice(), [only] if only.name.contains("index block at byte")), "byte {at}: {lost:?}");
+        for entry in &healthy {
+            assert_eq!(whole.catalog().named(&entry.name).next().map(|(_, known)| &known.data), Some(&entry.data));
+        }
+        kept.push(healthy.len());
+    }
+    // The first block holds the header and the index block the handles: without them nothing is left.
+    assert!(kept.len() > 20 && kept.iter().all(|&count| count > 0), "{kept:?}, {refused} refused");
+    assert!(refused < kept.len() / 2, "{refused} refused");
+}
+
+#[test]
+fn where_all_tensors_are_damaged_they_are_listed_on_request() {
+    let (_dir, prefix) = copied("tf/bad_no_data/model.ckpt");
+    assert!(open(&prefix).is_err());
+    let checkpoint = salvaged(&prefix).unwrap();
+    assert!(!checkpoint.catalog().entries.is_empty());
+    assert!(checkpoint.catalog().entries.iter().all(|entry| entry.extents().is_err()));
+}
