@@ -622,3 +622,21 @@ fn transformers_computes_the_same_from_a_converted_bert() {
         assert!(difference < 1e-5 && scale > 0.1, "{file}: {difference} of {scale}");
     }
 }
+
+/// Equal tensors that the file holds apart become one, others stay two; what cannot tie says so.
+#[test]
+fn equal_tensors_are_found_and_written_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let nearly = f32s("nearly", &[600, 4], (0..2400).map(|at| if at == 2399 { 0.0 } else { at as f32 }));
+    let tensors = [counted("embed", &[600, 4]), nearly, counted("lm_head", &[600, 4]), counted("flat", &[2400])];
+    let source = write(dir.path().join("in.safetensors"), &tensors);
+    let (plain, made) = (dir.path().join("plain.pt"), dir.path().join("out.pt"));
+    convert(&[&source], &plain, &[]);
+    let said = convert(&[&source], &made, &["--dedupe"]);
+    assert!(said.contains("equal values are stored once: lm_head = embed\n"), "{said}");
+    assert_eq!(contents(&made), contents(&plain));
+    let bytes = |file: &Path| std::fs::metadata(file).unwrap().len();
+    assert!(bytes(&plain) - bytes(&made) > 9000, "{} {}", bytes(&plain), bytes(&made));
+    let message = refused(&[&source], &dir.path().join("x.npz"), &["--dedupe"]);
+    assert!(message.contains("holds every tensor by itself"), "{message}");
+}

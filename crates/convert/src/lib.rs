@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod blueprint;
+mod dedupe;
 mod inputs;
 mod items;
 mod key;

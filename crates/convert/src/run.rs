@@ -1,6 +1,7 @@
 //! The pipeline: workers that read, verify, cast, and write tiles.
 
 use crate::blueprint::{Blueprint, Check, Job, Way};
+use crate::dedupe;
 use crate::inputs::{Input, Inputs};
 use crate::measure;
 use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
@@ -55,6 +56,8 @@ pub struct Options {
     /// Bytes of input that a worker handles at once; four times as many where tensors are picked together. Outputs do
     /// not depend on it.
     pub tile_bytes: u64,
+    /// Whether tensors with equal values are found, by reading them all once more, and written once.
+    pub dedupe: bool,
     /// What else the writer is told.
     pub output: WriteOptions,
 }
@@ -81,6 +84,7 @@ impl Default for Options {
             replace: false,
             shard_size: None,
             tile_bytes: RUN_TILE,
+            dedupe: false,
             output: WriteOptions::default(),
         }
     }
@@ -131,6 +135,7 @@ pub fn convert(
     let catalogs: Vec<Input<'_>> =
         conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
     let catalogs = Inputs(&catalogs);
+    let deduped = if options.dedupe { dedupe::dedupe(conversion, &mut resolved, options)? } else { None };
     let kept_back = match options.on_overflow {
         OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
         _ => Vec::new(),
@@ -167,6 +172,7 @@ pub fn convert(
     let mut written = writer.finish()?;
     let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalogs).into_iter().collect();
     notes.extend(blueprint.dropped_note());
+    notes.extend(deduped);
     notes.extend(resolved.notes.iter().cloned());
     notes.append(&mut written.notes);
     if written.carried.is_none() && !matches!(options.output.share, Share::Auto | Share::Never) {

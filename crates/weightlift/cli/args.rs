@@ -335,6 +335,9 @@ pub(crate) struct ConvertArgs {
     /// Do not verify the checksums stored in the input
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) no_verify: bool,
+    /// Find tensors with equal values, by reading all once more, and write them once, tied
+    #[arg(long, help_heading = "Output and checks")]
+    pub(crate) dedupe: bool,
     /// Hold at most so much in memory (64MiB, 2GB): smaller tiles, then fewer threads [default: no limit; plan shows it]
     #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, help_heading = "Output and checks")]
     pub(crate) max_memory: Option<u64>,

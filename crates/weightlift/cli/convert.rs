@@ -81,6 +81,9 @@ pub(crate) fn plan(
         let (tensors, bytes) = (show::count(tensors, "tensor"), show::bytes(bytes));
         writeln!(out, "  measure   {tensors}, {bytes}, read twice: those that overflow keep their dtype")?;
     }
+    if args.dedupe {
+        writeln!(out, "  measure   all tensors are read twice: those of equal values are written once")?;
+    }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
     if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
@@ -162,6 +165,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
     (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
     save.max_memory = args.max_memory;
+    save.options.dedupe = args.dedupe;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
     Ok((opened, plan.allow_unmatched(args.allow_unmatched).apply_scales(args.apply_scales), save))
 }
