@@ -344,3 +344,31 @@ fn random_bytes_are_refused_in_one_line() {
         }
     }
 }
+
+/// A flipped byte of the data and a lost block of the index: what is healthy is kept, and the exit code tells.
+#[test]
+fn healthy_tensors_are_salvaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let lost = |input: &Path, name: &str| {
+        let output = dir.path().join(name);
+        let arguments = ["convert", path(input), path(&output), "--salvage", "--share", "none"];
+        let result = weightlift(&arguments);
+        assert_eq!(result.status.code(), Some(1), "{}", stderr(&result));
+        (stdout(&["ls", path(&output), "--names-only"]), stderr(&result))
+    };
+    let input = fixture("tf/bad_flip_data/model.ckpt").path;
+    refused(&["convert", path(&input), path(&dir.path().join("no.ckpt"))]);
+    let all = stdout(&["ls", path(&input), "--names-only"]).lines().count();
+    let (names, message) = lost(&input, "data.ckpt");
+    assert_eq!(names.lines().count(), all - 1, "{message}");
+    let input = copied(&fixture("tf/many_blocks/model.ckpt"), dir.path());
+    let index = dir.path().join("model.ckpt.index");
+    let whole = stdout(&["ls", path(&input), "--names-only"]).lines().count();
+    let mut bytes = std::fs::read(&index).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&index, bytes).unwrap();
+    let (names, message) = lost(&input, "index.ckpt");
+    assert!(names.lines().count() > whole / 2 && names.lines().count() < whole, "{names}");
+    assert!(message.contains("index block at byte"), "{message}");
+}
