@@ -1,5 +1,6 @@
 //! The presets that come with the program, and those that users write: tables of rules in TOML.
 
+use crate::recipe::toml_error;
 use serde::Deserialize;
 use weightlift_convert::{Preset, PresetAdd, PresetRule, Template};
 use weightlift_core::{Error, Result};
@@ -60,7 +61,7 @@ pub fn about(name: &str, text: &str) -> Result<String> {
 }
 
 fn table(name: &str, text: &str) -> Result<Table> {
-    toml::from_str(text).map_err(|error| Error::request(format!("is no preset: {error}")).in_file(name))
+    toml::from_str(text).map_err(|error| toml_error(name, text, &error))
 }
 
 /// A preset from its text; `reverse` for the way back.

@@ -35,10 +35,7 @@ struct Recipe {
 /// `Request` with line and column of what cannot be understood, and what was expected there; `Io` for tables that it
 /// names.
 pub fn parse_recipe(path: &str, text: &str, words: &Words) -> Result<Vec<Step>> {
-    let recipe: Recipe = toml::from_str(text).map_err(|error| {
-        let place = error.span().map(|span| place(text, &span)).unwrap_or_default();
-        Error::request(format!("{place}{}", error.message())).in_file(path)
-    })?;
+    let recipe: Recipe = toml::from_str(text).map_err(|error| toml_error(path, text, &error))?;
     let mut steps = Vec::new();
     for table in &recipe.step {
         let at = |span: Range<usize>| {
@@ -53,6 +50,12 @@ pub fn parse_recipe(path: &str, text: &str, words: &Words) -> Result<Vec<Step>> 
         steps.extend(made);
     }
     Ok(steps)
+}
+
+/// What is wrong with a TOML file, in one line with its place.
+pub(crate) fn toml_error(path: &str, text: &str, error: &toml::de::Error) -> Error {
+    let place = error.span().map(|span| place(text, &span)).unwrap_or_default();
+    Error::request(format!("{place}{}", error.message().replace('\n', " "))).in_file(path)
 }
 
 /// Line and column, counted from 1.
@@ -73,18 +76,33 @@ fn made(word: &str, value: &Toml, words: &Words) -> Result<Vec<Step>> {
             list.iter().map(|item| made(word, item, words)).collect::<Result<Vec<_>>>().map(|steps| steps.concat())
         }
         Toml::Table(table) => {
+            let only = |known: &[&str]| match table.keys().find(|key| !known.contains(&key.as_str())) {
+                Some(key) => {
+                    Err(Error::request(format!("{word} = {{…}} has no {key:?}; it takes {}", known.join(", "))))
+                }
+                None => Ok(()),
+            };
             let field = |name: &str| match table.get(name) {
                 Some(value) => text_of(word, value),
                 None => Err(Error::request(format!("{word} = {{…}} needs {name:?}"))),
             };
             match word {
-                "set" => Ok(vec![Step::Set(Set::new(&field("target")?, &field("value")?))]),
-                "add" => Ok(vec![Step::Add(Add::new(&field("name")?, &field("value")?))]),
+                "set" => only(&["target", "value"])
+                    .and_then(|()| Ok(vec![Step::Set(Set::new(&field("target")?, &field("value")?))])),
+                "add" => only(&["name", "value"])
+                    .and_then(|()| Ok(vec![Step::Add(Add::new(&field("name")?, &field("value")?))])),
+                "copy-rows" | "resize-rows" => {
+                    only(&["rule", "with-related"])?;
+                    let with_related = table.get("with-related").and_then(Toml::as_bool).unwrap_or(words.with_related);
+                    Ok(vec![Words { with_related, ..words.clone() }.step(word, &field("rule")?)?])
+                }
                 _ => Err(Error::request(format!("{word} takes a text, not a table"))),
             }
         }
+        Toml::Boolean(true) if word == "drop-optimizer" => Ok(vec![words.step(word, "")?]),
         Toml::Boolean(true) if word == "average" => Ok(vec![words.step(word, "")?]),
         Toml::Boolean(false) if word == "drop-optimizer" => Ok(Vec::new()),
+        _ if word == "drop-optimizer" => Err(Error::request("drop-optimizer is true or false")),
         value => Ok(vec![words.step(word, &text_of(word, value)?)?]),
     }
 }
@@ -99,14 +117,19 @@ fn text_of(word: &str, value: &Toml) -> Result<String> {
     }
 }
 
-/// A recipe of words and their texts, as [`parse_recipe`] reads it.
-pub fn write_recipe<'a>(steps: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+/// A recipe of words and their texts, the rules of rows with or without what belongs to their tensors, as [`parse_recipe`] reads it.
+pub fn write_recipe<'a>(steps: impl IntoIterator<Item = (&'a str, &'a str)>, with_related: bool) -> String {
     let mut recipe = String::new();
     for (word, text) in steps {
+        let text_value = || Toml::String(text.to_owned());
         let value = match word {
+            "copy-rows" | "resize-rows" if with_related => {
+                let rule = [("rule".to_owned(), text_value()), ("with-related".to_owned(), Toml::Boolean(true))];
+                Toml::Table(rule.into_iter().collect())
+            }
             "drop-optimizer" => Toml::Boolean(true),
             "average" if text.is_empty() => Toml::Boolean(true),
-            _ => Toml::String(text.to_owned()),
+            _ => text_value(),
         };
         recipe.push_str(&format!("[[step]]\n{word} = {value}\n\n"));
     }

@@ -1,6 +1,7 @@
 //! The words of steps: what a flag of the command line or a key of a recipe means.
 
 use crate::preset::{PRESETS, parse_preset};
+use crate::recipe::toml_error;
 use std::path::Path;
 use std::sync::Arc;
 use weightlift_convert::{
@@ -92,8 +93,8 @@ impl Words {
         if !path.ends_with(".toml") {
             return Ok(Step::Map(NameMap::parse(path, &text)?));
         }
-        let table: std::collections::BTreeMap<String, String> = toml::from_str(&text)
-            .map_err(|error| Error::request(format!("is no table of names: {error}")).in_file(path))?;
+        let table: std::collections::BTreeMap<String, String> =
+            toml::from_str(&text).map_err(|error| toml_error(path, &text, &error))?;
         Ok(Step::Map(NameMap::new(path, table.into_iter().collect())?))
     }
 
@@ -144,6 +145,8 @@ impl Words {
             return Err(Error::limit(message).in_file(path));
         }
         let bytes = source.head(LARGEST_TABLE)?;
-        String::from_utf8(bytes).map_err(|error| Error::request("is no UTF-8 text").in_file(path).caused_by(error))
+        let text = String::from_utf8(bytes)
+            .map_err(|error| Error::request("is no UTF-8 text").in_file(path).caused_by(error))?;
+        Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 }

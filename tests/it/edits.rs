@@ -236,6 +236,8 @@ fn dropping_the_optimizer_never_takes_a_weight() {
         counted("scaler.mean", &[2]),
         counted("opt.embed", &[2]),
         counted("optimizer.state.0.exp_avg", &[2]),
+        counted("optimizer.proj.weight", &[2]),
+        counted("scheduler.weight", &[2]),
         counted("net/global_step_embedding", &[2]),
     ];
     let source = write(dir.path().join("in.safetensors"), &tensors);
@@ -243,7 +245,18 @@ fn dropping_the_optimizer_never_takes_a_weight() {
     convert(&[&source], &made, &["--drop-optimizer"]);
     let mut left = names(&made);
     left.sort();
-    assert_eq!(left, ["head/Adam", "net/global_step_embedding", "opt.embed", "scaler.mean", "w"]);
+    assert_eq!(
+        left,
+        [
+            "head/Adam",
+            "net/global_step_embedding",
+            "opt.embed",
+            "optimizer.proj.weight",
+            "scaler.mean",
+            "scheduler.weight",
+            "w",
+        ]
+    );
 }
 
 /// `bias` in the file, `biases` expected: the nearest name is hinted, and one rule mends it.
@@ -346,6 +359,7 @@ fn steps_that_cannot_be_meant_are_refused() {
             counted("p.0", &[1, 2]),
             counted("p.2", &[1, 2]),
             counted("=", &[2]),
+            ("ids", DType::I32, vec![2], vec![0; 8]),
         ],
     );
     let other = write(dir.path().join("other.safetensors"), &[counted("w", &[4, 2])]);
@@ -369,6 +383,11 @@ fn steps_that_cannot_be_meant_are_refused() {
         (&["--transpose", "w:0,0"], "no order of the 2"),
         (&["--reshape", "w=3,-1"], "cannot become"),
         (&["--slice", "w"], "has no slice"),
+        (&["--concat", r"p\.(2)=p"], "the first part is missing"),
+        (&["--concat", r"p\.(\d)=p@-1"], "axes are counted from 0"),
+        (&["--resize-rows", "w=9"], "a fill is needed for more"),
+        (&["--copy-rows", "w[] -> w[]"], "there is no row to copy"),
+        (&["--set", "ids[0]=w[0,0]"], "integers are not made of it"),
         (&["--average"], "more than one input"),
         (&["--map", "missing.tsv"], "missing.tsv"),
         (&["--preset", "berd"], "albert, bert"),
@@ -380,7 +399,12 @@ fn steps_that_cannot_be_meant_are_refused() {
     let message = refused(&[&source, &other], &out, &[]);
     assert!(message.contains("no step uses input 2"), "{message}");
     let message = refused(&[&source, &other], &out, &["--average"]);
-    assert!(message.contains("input 2 lacks 4 tensors of the first"), "{message}");
+    assert!(message.contains("input 2 lacks 5 tensors of the first"), "{message}");
+    // What was changed in the first alone is not averaged with what was not in the others.
+    let message = refused(&[&other, &other], &out, &["--transpose", "w", "--average"]);
+    assert!(message.contains("was changed before --average"), "{message}");
+    let message = refused(&[&other, &other, &other], &out, &["--set", "w=1e-60"]);
+    assert!(message.contains("so small that it would become 0"), "{message}");
     // The first `=` with a tensor on its left cuts, so a tensor called `=` can be set.
     convert(&[&source], &out, &["--set", "==7"]);
     assert_eq!(floats(&out, "="), [7.0, 7.0]);
@@ -411,13 +435,30 @@ fn one_row_map_goes_through_all_that_belongs_together() {
     assert_eq!(floats(&out, "other"), floats(&source, "other"));
 
     let table = dir.path().join("rows.csv");
-    std::fs::write(&table, "from,to\n3,0\n0,3\n").unwrap();
+    // A mark of the byte order, as some editors write it, is none of the first line.
+    std::fs::write(&table, "\u{feff}3,0\n0,3\n").unwrap();
     convert(&[&source], &out, &["--copy-rows", &format!("words -> words by {}", path(&table))]);
     assert_eq!(floats(&out, "words"), [6., 7., 2., 3., 4., 5., 0., 1.], "all reads see the state before");
     assert_eq!(floats(&out, "words/adam_m"), floats(&source, "words/adam_m"));
-    convert(&[&source], &out, &["--resize-rows", "words=6:row:1", "--with-related"]);
+    let recipe = dir.path().join("recipe.toml");
+    let grow = ["--resize-rows", "words=6:row:1", "--with-related"];
+    let planned = weightlift(&[&["plan", path(&source), "x.safetensors", "-o", path(&recipe)], &grow[..]].concat());
+    assert!(planned.status.success(), "{}", stderr(&planned));
+    convert(&[&source], &out, &["--recipe", path(&recipe)]);
     assert_eq!(floats(&out, "words")[8..], [2., 3., 2., 3.]);
     assert_eq!(floats(&out, "cls/output_bias"), [0., 1., 2., 3., 1., 1.]);
+    // Random numbers are no moments, and a classifier's bias belongs to no words.
+    let tensors = [
+        counted("words", &[4, 2]),
+        counted("words/adam_v", &[4, 2]),
+        counted("pair/output_bias", &[4]),
+        counted("pair/output_weights", &[4, 2]),
+    ];
+    let source = write(dir.path().join("pair.safetensors"), &tensors);
+    convert(&[&source], &out, &["--resize-rows", "words=5:normal:0.5,1", "--with-related"]);
+    assert_eq!(floats(&out, "words/adam_v")[8..], [0.0, 0.0]);
+    assert!(floats(&out, "words")[8..].iter().all(|value| *value != 0.0));
+    assert_eq!(contents(&out)["pair/output_bias"].0, [4]);
 }
 
 /// Shards with uneven rows are joined in the order of numbers, not of text, and cut again as they were.

@@ -31,7 +31,7 @@ impl<'a> Inputs<'a> {
 
     /// The position of the input that bears the word.
     pub(crate) fn position(&self, word: &str) -> Option<usize> {
-        self.0.iter().skip(1).position(|input| input.word == word).map(|at| at + 1)
+        self.0.iter().position(|input| !word.is_empty() && input.word == word)
     }
 }
 

@@ -130,6 +130,12 @@ impl Plan {
         if inputs.is_empty() {
             return Err(Error::request("there is no input"));
         }
+        let mut words = std::collections::HashSet::new();
+        if let Some(twice) = inputs.iter().find(|input| !input.word.is_empty() && !words.insert(input.word)) {
+            return Err(
+                Error::request(format!("two inputs are called {:?}", twice.word)).help("give each its own WORD=PATH")
+            );
+        }
         let inputs = Inputs(inputs);
         let catalog = inputs.edited();
         let mut items = Items::of(inputs, self.allow_unmatched);

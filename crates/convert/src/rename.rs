@@ -86,6 +86,13 @@ impl Rename {
         (1..self.regex.captures_len()).filter(|group| !uses(*group)).collect()
     }
 
+    /// How many alternatives a group of the form `(a|b|c)` has.
+    pub(crate) fn alternatives(&self, group: usize) -> Option<usize> {
+        let words = group_source(self.regex.as_str(), group)?;
+        let plain = words.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '|'));
+        (plain && words.contains('|')).then(|| words.split('|').count())
+    }
+
     /// The place that a group gives a name: the number it matched, or which of the alternatives `(a|b|c)` it is.
     pub(crate) fn order(&self, name: &str, group: usize) -> Option<u64> {
         let matched = self.regex.captures(name)?.get(group)?.as_str();

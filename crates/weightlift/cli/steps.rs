@@ -43,7 +43,7 @@ impl Given {
         for (word, text) in &self.0 {
             match word.as_str() {
                 "recipe" => recipe.push_str(&(words.text(text)?.trim_end().to_owned() + "\n\n")),
-                word => recipe.push_str(&weightlift::write_recipe([(word, text.as_str())])),
+                word => recipe.push_str(&weightlift::write_recipe([(word, text.as_str())], words.with_related)),
             }
         }
         Ok(recipe)

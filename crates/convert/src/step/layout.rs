@@ -83,7 +83,7 @@ impl Join {
     /// # Errors
     /// `Request` for a broken expression, or where not exactly one group is left for the order.
     pub fn parse(text: &str) -> Result<Join> {
-        let (rest, axis) = cut_axis(text);
+        let (rest, axis) = cut_axis(text)?;
         let rename = Rename::parse(rest)?;
         let unused = rename.unused_groups();
         let [order] = unused.as_slice() else {
@@ -134,9 +134,15 @@ fn numbers<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
 }
 
 /// Takes `@AXIS` off the end.
-fn cut_axis(text: &str) -> (&str, usize) {
-    let cut = text.rsplit_once('@').and_then(|(rest, axis)| Some((rest, axis.parse().ok()?)));
-    cut.unwrap_or((text, 0))
+fn cut_axis(text: &str) -> Result<(&str, usize)> {
+    let cut = text.rsplit_once('@').and_then(|(rest, axis)| Some((rest, axis.parse::<i64>().ok()?)));
+    match cut {
+        None => Ok((text, 0)),
+        Some((rest, axis)) => match usize::try_from(axis) {
+            Ok(axis) => Ok((rest, axis)),
+            Err(_) => Err(Error::request(format!("{text:?}: axes are counted from 0"))),
+        },
+    }
 }
 
 impl Items<'_> {
@@ -186,6 +192,14 @@ impl Items<'_> {
         for (name, mut parts) in groups {
             parts.sort_unstable();
             self.check_order(doing, &name, &parts)?;
+            let (first, last) = (parts.first().map_or(0, |part| part.0), parts.last().map_or(0, |part| part.0));
+            let wanted = rule.rename.alternatives(rule.order);
+            let begins = if wanted.is_some() { first == 0 } else { first <= 1 };
+            if !begins || wanted.is_some_and(|count| last + 1 != count as u64) {
+                let message =
+                    format!("{doing} {rule}: the {} is missing", if begins { "last part" } else { "first part" });
+                return Err(Error::request(message).in_tensor(&name));
+            }
             let values = parts.iter().map(|(_, at)| self.edited()[*at].value.clone()).collect();
             let value = make(values).map_err(|error| error.in_tensor(&name))?;
             count += parts.len();
@@ -224,7 +238,7 @@ impl Items<'_> {
         let wrong = || {
             Error::request(format!("--split {rule}")).help("write NAME=TEMPLATE:PARTS[@AXIS], PARTS a count or 3,4,3")
         };
-        let (rest, axis) = cut_axis(right);
+        let (rest, axis) = cut_axis(right)?;
         let (template, parts) = rest.rsplit_once(':').ok_or_else(wrong)?;
         let parts = match numbers::<u64>(parts).ok_or_else(wrong)?.as_slice() {
             [count] => Parts::Count(*count),

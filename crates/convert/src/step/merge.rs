@@ -70,12 +70,20 @@ impl Items<'_> {
             others.push(named);
         }
         self.check_pairs(&others)?;
+        if let Some(item) = self.edited().iter().find(|item| item.value.entry().is_none()) {
+            // The others were not changed along, so that rows, axes or parts of different kinds would be added.
+            let error = Error::request(format!("was changed before --average ({})", item.value));
+            return Err(error
+                .in_tensor(&item.name)
+                .help("write --average before the steps that change values or shapes"));
+        }
         let mut known: HashMap<_, Value> = HashMap::new();
         let mut made = Vec::new();
         for item in self.edited() {
             let theirs: Option<Vec<&Value>> =
                 others.iter().map(|named| named.get(item.base.as_str()).copied()).collect();
-            let Some(theirs) = theirs else {
+            // What belongs to a format, as an object graph, is that of the first.
+            let Some(theirs) = theirs.filter(|_| !item.of_format) else {
                 made.push(item.value.clone());
                 continue;
             };

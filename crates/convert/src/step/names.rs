@@ -53,8 +53,8 @@ const OPTIMIZER: &[&str] = &[
     r"^(optimizer|save_counter)(/|$)",
     r"^_optimizer(/|$)",
     // PyTorch: trainers' keys
-    r"^(optimizer|optimizers|optimizer_state_dict|optimizer_states|optim)\.",
-    r"^(lr_scheduler|lr_schedulers|scheduler|scheduler_state_dict|grad_scaler)\.",
+    r"^(optimizer|optimizers|optimizer_state_dict|optimizer_states|optim)\.(\d+\.)?(state|param_groups)(\.|$)",
+    r"^(lr_scheduler|lr_schedulers|scheduler_state_dict|grad_scaler)\.",
 ];
 
 /// Whether `name` is an optimizer's slot of the weight `of`.
@@ -62,6 +62,11 @@ pub(crate) fn is_slot_of(name: &str, of: &str) -> bool {
     let stem = of.strip_suffix("/.ATTRIBUTES/VARIABLE_VALUE").unwrap_or(of);
     let Some(rest) = name.strip_prefix(stem) else { return false };
     SLOTS.contains(&rest) || rest.starts_with("/.OPTIMIZER_SLOT/")
+}
+
+/// Whether `name` can be that of a table of words, rather than of positions or kinds of tokens.
+pub(crate) fn is_vocabulary(name: &str) -> bool {
+    !["position", "token_type", "segment"].iter().any(|other| name.contains(other))
 }
 
 /// Whether `name` is that of an output layer over a vocabulary, or its bias.

@@ -250,6 +250,12 @@ impl Items<'_> {
         if preset.reverse {
             let added: Vec<bool> = self.names().map(|name| preset.adds.iter().any(|add| add.name == name)).collect();
             made = made.into_iter().zip(&added).filter(|(_, added)| !**added).map(|(made, _)| made).collect();
+            let changed = |at: usize| added[at] && self.edited()[at].value.entry().is_none();
+            if let Some(at) = (0..added.len()).find(|&at| changed(at)) {
+                let error = Error::request(format!("preset {preset} drops it, but it was changed"));
+                let error = error.in_tensor(&self.edited()[at].name);
+                return Err(error.help("change the tensor that it is tied to, or drop it with --exclude"));
+            }
             self.keep(|at| !added[at]);
         }
         if count == 0 && !self.allows_unmatched() {

@@ -66,7 +66,7 @@ fn vocabulary(text: &str) -> Result<Vec<(String, u64)>> {
         };
         return tokens.into_iter().map(row).collect();
     }
-    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').filter(|_| !text.is_empty());
     Ok(lines.zip(0..).map(|(token, row)| (token.trim_end_matches('\r').to_owned(), row)).collect())
 }
 
@@ -199,7 +199,7 @@ pub struct ResizeRows {
     text: String,
     name: String,
     rows: u64,
-    fill: Fill,
+    fill: Option<Fill>,
     related: bool,
 }
 
@@ -210,8 +210,12 @@ impl ResizeRows {
     /// `Request` for any other form.
     pub fn parse(text: &str) -> Result<ResizeRows> {
         let parsed = text.rsplit_once('=').and_then(|(name, rest)| {
-            let (rows, fill) = rest.split_once(':').map_or((rest, "zero"), |(rows, fill)| (rows, fill.trim()));
-            Some((name, rows.trim().parse().ok()?, Fill::parse(fill)?))
+            let (rows, fill) = rest.split_once(':').map_or((rest, None), |(rows, fill)| (rows, Some(fill.trim())));
+            let fill = match fill {
+                Some(fill) => Some(Fill::parse(fill)?),
+                None => None,
+            };
+            Some((name, rows.trim().parse().ok()?, fill))
         });
         let (name, rows, fill) = parsed.ok_or_else(|| {
             Error::request(format!("--resize-rows {text:?}"))
@@ -222,7 +226,13 @@ impl ResizeRows {
 
     /// `name` to `rows` rows, new ones filled.
     pub fn new(name: &str, rows: u64, fill: Fill) -> ResizeRows {
-        ResizeRows { text: format!("{name}={rows}:{fill:?}"), name: name.to_owned(), rows, fill, related: false }
+        ResizeRows {
+            text: format!("{name}={rows}:{fill:?}"),
+            name: name.to_owned(),
+            rows,
+            fill: Some(fill),
+            related: false,
+        }
     }
 
     /// Resizes what belongs to the tensor too, as [`CopyRows::with_related`].
@@ -266,6 +276,9 @@ impl Items<'_> {
             ),
         };
         let map = Arc::new(RowMap::new(&from, &to).map_err(|error| error.in_tensor(&name))?);
+        if map.is_empty() && !self.allows_unmatched() {
+            return Err(Error::request(format!("--copy-rows {rule}: there is no row to copy")).in_tensor(&name));
+        }
         let mut made = Vec::new();
         for &other in &targets {
             let source = if other == at { source.clone() } else { self.counterpart(&rule.from, &rule.to, other)? };
@@ -282,8 +295,19 @@ impl Items<'_> {
         let targets = if rule.related { self.related(at) } else { self.tied(at, false) };
         let mut made = Vec::new();
         for &other in &targets {
-            let value = &self.edited()[other].value;
-            let resized = value.resize_rows(rule.rows, |more| rule.fill.rows(value, more));
+            let item = &self.edited()[other];
+            let value = &item.value;
+            let is_slot = other != at && super::names::is_slot_of(&item.name, &self.edited()[at].name);
+            let fill = match &rule.fill {
+                // Random numbers are no moments: a second moment must not be negative.
+                Some(Fill::Normal { .. }) if is_slot => Some(&Fill::Zero),
+                fill => fill.as_ref(),
+            };
+            let resized = value.resize_rows(rule.rows, |more| match fill {
+                Some(fill) => fill.rows(value, more),
+                None => Err(Error::request("has fewer rows; a fill is needed for more")
+                    .help("write NAME=N:FILL with zero, mean, normal:STD,SEED or row:K as FILL")),
+            });
             made.push(resized.map_err(|error| error.in_tensor(&self.edited()[other].name))?);
         }
         self.replace(&targets, made);
@@ -312,7 +336,8 @@ impl Items<'_> {
         let rows = own.value.shape().dims().first();
         let mut found = self.tied(at, true);
         for (other, item) in self.edited().iter().enumerate() {
-            let belongs = super::names::is_slot_of(&item.name, &own.name) || super::names::is_output_layer(&item.name);
+            let belongs = super::names::is_slot_of(&item.name, &own.name)
+                || (super::names::is_vocabulary(&own.name) && self.is_output_layer(&item.name));
             if belongs && item.value.shape().dims().first() == rows && item.value.element().is_ok() {
                 found.push(other);
             }
@@ -320,6 +345,14 @@ impl Items<'_> {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Whether a tensor is the output layer over the vocabulary or its bias, rather than those of a classifier, which
+    /// have weights of their own beside the bias.
+    fn is_output_layer(&self, name: &str) -> bool {
+        let own_weights = name.strip_suffix("output_bias").map(|stem| format!("{stem}output_weights"));
+        let classifier = own_weights.is_some_and(|weights| self.names().any(|name| name == weights));
+        super::names::is_output_layer(name) && !classifier
     }
 
     /// The position itself, and with `all` those of the tensors tied to it.

@@ -31,7 +31,8 @@ impl Value {
     /// `Request` for a dtype that is no floating-point one.
     pub(crate) fn normal(dtype: DType, shape: Shape, std: f64, seed: u64) -> Result<Value> {
         let text = format!("normal:{std},{seed}");
-        if !dtype.is_float() || CastPair::new(DType::F64, dtype).is_none() {
+        let known = dtype == DType::F64 || CastPair::new(DType::F64, dtype).is_some();
+        if !dtype.is_float() || !known {
             return Err(Error::request(format!("{text}: {dtype} holds no random numbers; floating-point dtypes do")));
         }
         Ok(Value::new(dtype, shape, Kind::Normal { std, seed }, text))
@@ -44,6 +45,18 @@ impl Value {
 /// `Request` for what is no number or what the dtype does not have.
 pub(crate) fn element_of(dtype: DType, number: &str) -> Result<Vec<u8>> {
     let wrong = |why: &str| Error::request(format!("{number:?} is no value of {dtype}: {why}"));
+    let real = match dtype {
+        DType::C64 => Some(DType::F32),
+        DType::C128 => Some(DType::F64),
+        DType::C32 => Some(DType::F16),
+        _ => None,
+    };
+    if let Some(real) = real {
+        // A real number: its imaginary part is 0.
+        let mut element = element_of(real, number)?;
+        element.resize(2 * element.len(), 0);
+        return Ok(element);
+    }
     let (from, bytes) = match number {
         "true" | "false" if dtype == DType::Bool => (DType::Bool, vec![u8::from(number == "true")]),
         _ if dtype == DType::Bool => return Err(wrong("write true or false")),
@@ -63,7 +76,11 @@ pub(crate) fn element_of(dtype: DType, number: &str) -> Result<Vec<u8>> {
     let pair = CastPair::new(from, dtype).ok_or_else(|| wrong("there is no cast to it"))?;
     let mut element = vec![0; size as usize];
     let tally = cast::cast(pair, Overflow::Inf, &bytes, &mut element);
-    if tally.overflow > 0 { Err(wrong("it is out of range")) } else { Ok(element) }
+    match (tally.overflow, tally.to_zero) {
+        (0, 0) => Ok(element),
+        (0, _) => Err(wrong("it is so small that it would become 0")),
+        _ => Err(wrong("it is out of range")),
+    }
 }
 
 /// The bytes of an integer, exact; `None` where it does not fit or the dtype is none of whole integers.
@@ -77,8 +94,6 @@ fn integer_of(dtype: DType, integer: i128) -> Option<Vec<u8>> {
         DType::U16 => u16::try_from(integer).ok()?.to_le_bytes().to_vec(),
         DType::U32 => u32::try_from(integer).ok()?.to_le_bytes().to_vec(),
         DType::U64 => u64::try_from(integer).ok()?.to_le_bytes().to_vec(),
-        DType::C64 => (integer as f32).to_le_bytes().into_iter().chain([0; 4]).collect(),
-        DType::C128 => (integer as f64).to_le_bytes().into_iter().chain([0; 8]).collect(),
         _ => return None,
     })
 }

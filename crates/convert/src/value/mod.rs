@@ -19,7 +19,7 @@ pub use rows::RowMap;
 use crate::selection::Run;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use weightlift_core::{DType, Entry, Error, Origin, Packing, Result, Shape};
+use weightlift_core::{Class, DType, Entry, Error, Origin, Packing, Result, Shape};
 use weightlift_kernels::cast::CastPair;
 
 /// A tensor of the output before its last cast: dtype, shape, and how its elements are made.
@@ -169,6 +169,13 @@ impl Value {
             return Ok(self.clone());
         }
         self.element()?;
+        let loses_its_kind = (self.dtype().is_float() || self.dtype().class() == Class::Complex)
+            && !(to.is_float() || to.class() == Class::Complex);
+        if loses_its_kind {
+            let error =
+                Error::request(format!("{self} is {}, and integers are not made of it by the way", self.dtype()));
+            return Err(error.help("give integers, or cast it in a conversion of its own"));
+        }
         let pair = CastPair::new(self.dtype(), to).filter(|_| to.element_bytes(Packing::Dense).is_some());
         let pair = pair.ok_or_else(|| Error::request(format!("{self}: there is no cast to {to}")))?;
         Ok(Value::new(to, self.shape().clone(), Kind::Cast(self.clone(), pair), self.0.text.clone()))
