@@ -189,12 +189,12 @@ impl Opened {
 /// Refuses what only one format knows.
 fn only_tensorflow(format: &dyn Format, options: &Options) -> Result<()> {
     let shares = !matches!(options.output.share, Share::Auto | Share::Never);
-    if shares && options.shard_size.is_some() {
+    // The system copies ranges of any file; whole data files are TensorFlow's alone.
+    let by_ranges = format.id() == "safetensors" && options.output.share == Share::Copy;
+    if shares && !by_ranges && options.shard_size.is_some() {
         let error = Error::request("--shard-size cuts the data anew, so that no data file can be shared");
         return Err(error.help("leave out --share or --shard-size"));
     }
-    // The system copies ranges of any file; whole data files are TensorFlow's alone.
-    let by_ranges = format.id() == "safetensors" && options.output.share == Share::Copy;
     let asked = [
         ("--share", shares && !by_ranges),
         ("--state-file", options.output.state_file),

@@ -177,6 +177,33 @@ fn both_names_come_back_and_share_their_bytes() {
     }
 }
 
+/// Copied by the system or written by us, renamed, thinned out or cut into files: the same bytes, and it is said.
+#[test]
+fn what_the_system_copies_is_what_is_written() {
+    for name in ["unaligned", "low_dtypes", "header_order", "metadata", "shapes"] {
+        let dir = tempfile::tempdir().unwrap();
+        let input = fixture(&format!("safetensors/{name}.safetensors")).path;
+        let last = names(&input).pop().unwrap();
+        for edit in [&["--rename", "^=x."][..], &["--exclude", &last], &["--shard-size", "40B"]] {
+            let written = |share: &str| {
+                let out = dir.path().join(share);
+                std::fs::create_dir(&out).unwrap();
+                let target = out.join("model.safetensors");
+                let arguments = ["convert", path(&input), path(&target), "--share", share];
+                let said = run(&[&arguments[..], edit].concat());
+                let read = |file: String| (std::fs::read(out.join(&file)).unwrap(), file);
+                let files: Vec<_> = names_in(&out).into_iter().map(read).collect();
+                std::fs::remove_dir_all(&out).unwrap();
+                (said, files)
+            };
+            let ((ours, expected), (copied, files)) = (written("none"), written("copy"));
+            assert!(files == expected && !files.is_empty(), "{name} {edit:?}");
+            assert!(copied.contains("system copy") && copied.contains("carried unverified"), "{name}: {copied}");
+            assert!(!ours.contains("unverified"), "{name}: {ours}");
+        }
+    }
+}
+
 /// Names and metadata in place: the data are not touched, everything else is refused with the way out.
 #[test]
 fn headers_are_edited_in_place_where_they_fit() {

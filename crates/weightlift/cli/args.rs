@@ -294,7 +294,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) in_place: bool,
     /// TensorFlow: take over data files whose bytes do not change, unverified; without it by reflink where the file
-    /// system has them and no tensor is left out
+    /// system has them and no tensor is left out. For safetensors files `copy` copies such tensors by the system
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Output and checks")]
     pub(crate) share: Option<Share>,
     /// TensorFlow: name the output as the latest checkpoint in the file `checkpoint` beside it
