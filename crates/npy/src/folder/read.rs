@@ -6,7 +6,7 @@ use crate::read::{Opened, add_file};
 use crate::record::Record;
 use std::collections::HashSet;
 use std::path::Path;
-use weightlift_core::{ByteRange, Catalog, Error, FileKind, Files, OpenOptions, Result};
+use weightlift_core::{ByteRange, Catalog, DType, Error, FileKind, Files, OpenOptions, Result};
 use weightlift_io::FileSource;
 
 /// At most so many names stand in a message.
@@ -78,6 +78,15 @@ fn bare(file: &str) -> Listed {
 }
 
 impl Listed {
+    /// What makes no sense: a file outside of the folder, or an element type that would be passed over in silence.
+    fn problem(&self) -> Option<String> {
+        if !is_array(&self.file) || self.file.contains(['/', '\\', ':', '\0']) {
+            return Some(format!("{:?} is no name of an array in this folder", self.file));
+        }
+        let unknown = [&self.dtype, &self.was].into_iter().flatten().find(|name| name.parse::<DType>().is_err());
+        unknown.map(|name| format!("unknown dtype {name:?}"))
+    }
+
     fn record(&self) -> Option<Record> {
         let is = self.dtype.as_deref().and_then(|dtype| dtype.parse().ok()).map(Record::Is);
         is.or_else(|| self.was.as_deref().and_then(|dtype| dtype.parse().ok()).map(Record::Was))
@@ -94,13 +103,10 @@ fn read_list(files: &dyn Files, folder: &Path, options: &OpenOptions) -> Result<
     })?;
     let mut names = HashSet::new();
     for array in &list.arrays {
-        let plain = is_array(&array.file) && !array.file.contains(['/', '\\', ':', '\0']);
-        let problem = match () {
-            () if !plain => format!("{:?} is no name of an array in this folder", array.file),
-            () if !names.insert(array.name.as_str()) => "the name stands twice".to_owned(),
-            () => continue,
-        };
-        return Err(Error::malformed(problem).in_tensor(&array.name).in_file(&path));
+        let twice = || (!names.insert(array.name.as_str())).then(|| "the name stands twice".to_owned());
+        if let Some(problem) = array.problem().or_else(twice) {
+            return Err(Error::malformed(problem).in_tensor(&array.name).in_file(&path));
+        }
     }
     Ok(list.arrays)
 }

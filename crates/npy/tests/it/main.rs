@@ -3,4 +3,5 @@
 
 mod archives;
 mod arrays;
+mod folder_lists;
 mod folders;
