@@ -2,14 +2,8 @@
 
 use crate::Target;
 use crate::seeds::Seeds;
-use slice::Selection;
-use weightlift_convert::{Pattern, Rename};
+use weightlift_convert::{Pattern, Rename, Selection, named_part};
 use weightlift_core::{Catalog, DType, Entry, KeyPath, Shape};
-
-// It belongs to the command line, which is no library.
-#[expect(dead_code, reason = "only the parser is of interest")]
-#[path = "../../crates/weightlift/cli/cat/slice.rs"]
-mod slice;
 
 const NAMES: [&str; 6] = ["bert/encoder/layer_11/kernel", "layer.0.weight", "a:0", "", "{a,b}*", "größe\n[0]"];
 
@@ -77,7 +71,7 @@ pub const SLICE: Target = Target {
         let entry = |name: &str| Entry::absent(KeyPath::flat(name), DType::F32, Shape::default(), "fuzzed");
         let mut catalog = Catalog::new("fuzz", "names");
         catalog.entries.extend(NAMES.map(entry));
-        let _ = slice::Target::find(&text, &catalog);
+        let _ = named_part(&text, |name| Ok(catalog.named(name).next().map(drop)));
     },
 };
 

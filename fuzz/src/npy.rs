@@ -23,6 +23,7 @@ pub const LIST: Target = Target {
     seeds: Seeds::Texts(&[
         r#"{"arrays": [{"name": "layer/w", "file": "w.npy"}, {"name": "b", "file": "b.npy", "dtype": "bf16"}]}"#,
         r#"{"arrays": [{"name": "w", "file": "w.npy", "was": "f8e4m3fn"}]}"#,
+        r#"{"arrays": [{"name": "", "file": "b.npy", "dtype": "bf17"}, {"name": "w", "file": "../w.npy"}]}"#,
         r#"{"arrays": []}"#,
     ]),
     run: |data| {

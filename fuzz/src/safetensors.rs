@@ -3,7 +3,7 @@
 use crate::Target;
 use crate::memory::Folder;
 use crate::seeds::{Seeds, ending};
-use crate::walk::walk;
+use crate::walk::{walk, walk_both};
 use weightlift_safetensors::Safetensors;
 
 const INDEX: &str = "model.safetensors.index.json";
@@ -19,10 +19,10 @@ const SHARDS: [(&str, &[u8]); 2] = [
     ),
 ];
 
-/// A file.
+/// A file, read strictly and leniently.
 pub const FILE: Target = Target {
     seeds: Seeds::Fixtures(|name, bytes| ending(name, bytes, &[".safetensors"])),
-    run: |data| walk(&Safetensors, Folder::of("model.safetensors", data), "model.safetensors"),
+    run: |data| walk_both(&Safetensors, Folder::of("model.safetensors", data), "model.safetensors"),
 };
 
 /// The index of a set, beside sound shards.

@@ -12,16 +12,32 @@ const IN_ALL: u64 = 8 << 20;
 
 /// Opens a file of a folder and reads what it holds. Errors are welcome; what is not an error must hold together.
 pub fn walk(format: &dyn Format, folder: Folder, name: &str) {
-    let files: Arc<dyn Files> = Arc::new(folder);
-    let path = path(name);
-    match recognise(format, files.as_ref(), &path).and_then(|path| format.open(files.clone(), &path, &options())) {
-        Ok(checkpoint) => look_at(files.as_ref(), checkpoint.as_ref()),
-        Err(error) => drop(error.to_string()),
-    }
+    walk_with(format, folder, name, &OpenOptions::default());
 }
 
-fn options() -> OpenOptions {
-    OpenOptions::default()
+/// The same twice, the second time with harmless faults let pass: what is read without that is read with it.
+pub fn walk_both(format: &dyn Format, folder: Folder, name: &str) {
+    let mut lenient = OpenOptions::default();
+    lenient.lenient = true;
+    let strictly = walk_with(format, folder.clone(), name, &OpenOptions::default());
+    let leniently = walk_with(format, folder, name, &lenient);
+    assert!(leniently >= strictly, "{strictly:?} entries, but leniently {leniently:?}");
+}
+
+/// Answers the number of entries, where it opens.
+fn walk_with(format: &dyn Format, folder: Folder, name: &str, options: &OpenOptions) -> Option<usize> {
+    let files: Arc<dyn Files> = Arc::new(folder);
+    let path = path(name);
+    match recognise(format, files.as_ref(), &path).and_then(|path| format.open(files.clone(), &path, options)) {
+        Ok(checkpoint) => {
+            look_at(files.as_ref(), checkpoint.as_ref());
+            Some(checkpoint.catalog().entries.len())
+        }
+        Err(error) => {
+            drop(error.to_string());
+            None
+        }
+    }
 }
 
 /// The path that the format answers, or the same where it says no: a user may name the format.
