@@ -42,6 +42,8 @@ mod stats;
 mod tf_command;
 #[path = "it/tf_peers.rs"]
 mod tf_peers;
+#[path = "it/torch_old.rs"]
+mod torch_old;
 #[path = "it/torch_random.rs"]
 mod torch_random;
 #[path = "it/torch_read.rs"]

@@ -71,6 +71,10 @@ impl Opened {
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);
         }
+        let catalog = self.catalog();
+        if let Some(form) = catalog.comes_out.filter(|_| format.id() == catalog.format) {
+            resolved.notes.push(format!("the {} comes out as {form}", catalog.description));
+        }
         resolved.castable_like(save.options.like)?;
         Ok((resolved, target))
     }

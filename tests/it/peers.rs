@@ -23,16 +23,43 @@ pub struct Judge {
     answers: BufReader<ChildStdout>,
 }
 
+type Seat = OnceLock<Option<Mutex<Judge>>>;
+
+/// A venv of judges.
+struct Venv {
+    /// The variable that names its folder.
+    variable: &'static str,
+    /// Its folder in the user's cache, where the variable is not set.
+    folder: &'static str,
+    setup: &'static str,
+}
+
 /// The judge for the test of this name, or `None` where there is no venv of the frameworks.
 pub fn judge(test: &str) -> Option<&'static Mutex<Judge>> {
-    static JUDGE: OnceLock<Option<Mutex<Judge>>> = OnceLock::new();
-    let judge = JUDGE.get_or_init(|| Some(Mutex::new(start(&python()?)))).as_ref();
+    static JUDGE: Seat = OnceLock::new();
+    let venv = Venv { variable: "WEIGHTLIFT_PEERS_VENV", folder: "weightlift-peers", setup: "tests/peers/setup.sh" };
+    seated(&JUDGE, &venv, test)
+}
+
+/// PyTorch 1.13.1 as the judge; it answers the requests that need no other framework.
+pub fn old_torch(test: &str) -> Option<&'static Mutex<Judge>> {
+    static JUDGE: Seat = OnceLock::new();
+    let venv = Venv {
+        variable: "WEIGHTLIFT_PEERS_OLD_TORCH_VENV",
+        folder: "weightlift-peers-old-torch",
+        setup: "tests/peers/setup_old_torch.sh",
+    };
+    seated(&JUDGE, &venv, test)
+}
+
+fn seated(seat: &'static Seat, venv: &Venv, test: &str) -> Option<&'static Mutex<Judge>> {
+    let judge = seat.get_or_init(|| Some(Mutex::new(start(&python(venv)?)))).as_ref();
     match judge {
         Some(_) => count(test),
         None if std::env::var("WEIGHTLIFT_PEERS").is_ok_and(|value| value == "require") => {
-            panic!("{test} needs the frameworks: run tests/peers/setup.sh")
+            panic!("{test} needs the frameworks: run {}", venv.setup)
         }
-        None => eprintln!("skipped {test}: no venv of the frameworks; tests/peers/setup.sh makes one"),
+        None => eprintln!("skipped {test}: no venv of the frameworks; {} makes one", venv.setup),
     }
     judge
 }
@@ -68,11 +95,11 @@ pub fn tensors(answer: &Value) -> Vec<Seen> {
     answer["tensors"].as_array().unwrap().iter().map(one).collect()
 }
 
-fn python() -> Option<PathBuf> {
-    let venv = std::env::var_os("WEIGHTLIFT_PEERS_VENV").map(PathBuf::from).or_else(|| {
+fn python(venv: &Venv) -> Option<PathBuf> {
+    let venv = std::env::var_os(venv.variable).map(PathBuf::from).or_else(|| {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-        Some(cache.join("weightlift-peers"))
+        Some(cache.join(venv.folder))
     })?;
     Some(venv.join("bin/python")).filter(|python| python.exists())
 }

@@ -169,3 +169,26 @@ fn everything_can_be_put_under_a_key() {
     };
     assert!(message.contains("--nest: a safetensors") && message.contains("--add-prefix"), "{message}");
 }
+
+#[test]
+fn the_closing_line_says_what_becomes_of_another_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let forms = [
+        ("torch/state_dict_legacy.pth", Some("as a torch.save zip")),
+        ("torch/tar_format.pth", Some("as a state dict in a torch.save zip")),
+        ("torch/torchscript.pt", Some("as a state dict in a torch.save zip")),
+        ("torch/exported.pt2", Some("as a state dict in a torch.save zip")),
+        ("torch/dcp_single", Some("as a state dict in a torch.save zip")),
+        ("torch/state_dict.pt", None),
+    ];
+    for (name, form) in forms {
+        let (_, lines) = convert(name, dir.path(), &[]);
+        let said = lines.lines().find(|line| line.contains("comes out"));
+        match form {
+            Some(form) => assert!(said.is_some_and(|line| line.ends_with(form)), "{name}: {lines}"),
+            None => assert_eq!(said, None, "{name}"),
+        }
+    }
+    let plan = weightlift(&["plan", path(&fixture("torch/state_dict_legacy.pth").path), "out.safetensors"]);
+    assert!(!String::from_utf8_lossy(&plan.stdout).contains("comes out"), "another format has its own form");
+}

@@ -112,6 +112,12 @@ def cast(request):
     return {}
 
 
+def torch_version(_):
+    import torch
+
+    return {"version": torch.__version__}
+
+
 def torch_load(request):
     """A state dict, as torch.load gives it. Tensors that share a storage have the same "storage"."""
     import torch
@@ -135,7 +141,8 @@ def torch_load(request):
         elif isinstance(value, torch.Tensor):
             view = value.detach().contiguous()
             data = view.reshape(-1).view(torch.uint8).numpy().tobytes() if view.numel() else b""
-            pointer = value.untyped_storage().data_ptr()
+            storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()  # before 2.0
+            pointer = storage.data_ptr()
             tensors.append({
                 "name": prefix, "dtype": str(value.dtype), "shape": list(value.shape), "sha256": sha(data),
                 "storage": storages.setdefault(pointer, len(storages)) if view.numel() else None,
@@ -222,7 +229,7 @@ def versions(_):
 
 REQUESTS = {
     function.__name__: function
-    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, cast, torch_load, torch_random, torch_same, rows_job, safetensors_load, versions)
+    for function in (tf_load, tf_restore_half, tf_save, numpy_cast, cast, torch_version, torch_load, torch_random, torch_same, rows_job, safetensors_load, versions)
 } | tf_requests.REQUESTS
 
 REQUESTS.update(hub.REQUESTS)

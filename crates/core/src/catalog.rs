@@ -113,6 +113,8 @@ pub struct Catalog {
     pub beside: Vec<String>,
     /// What was found beside tensors and goes into no output, not even one of the same format.
     pub left_behind: Vec<String>,
+    /// As what it is written in its own format, where that is another form than its own.
+    pub comes_out: Option<&'static str>,
     /// What a user should know about this file: a stale state file, an extension that lies.
     pub warnings: Vec<String>,
 }
@@ -130,6 +132,7 @@ impl Catalog {
             shared: Vec::new(),
             beside: Vec::new(),
             left_behind: Vec::new(),
+            comes_out: None,
             warnings: Vec::new(),
         }
     }

@@ -20,6 +20,16 @@ pub enum Key {
     Other(String),
 }
 
+impl Key {
+    /// How many bytes the key takes in a joined path.
+    pub fn joined_len(&self) -> usize {
+        match self {
+            Key::Text(text) | Key::Other(text) => text.len(),
+            Key::Int(_) | Key::Index(_) => self.to_string().len(),
+        }
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -42,7 +52,23 @@ impl KeyPath {
 
     /// The keys joined by `.`: the name under which a tensor is listed.
     pub fn joined(&self) -> String {
-        self.0.iter().map(Key::to_string).collect::<Vec<_>>().join(".")
+        let mut name = String::with_capacity(self.joined_len());
+        for (at, key) in self.0.iter().enumerate() {
+            if at > 0 {
+                name.push('.');
+            }
+            match key {
+                Key::Text(text) | Key::Other(text) => name.push_str(text),
+                Key::Int(_) | Key::Index(_) => name.push_str(&key.to_string()),
+            }
+        }
+        name
+    }
+
+    /// How many bytes the joined keys have.
+    pub fn joined_len(&self) -> usize {
+        let keys = self.0.iter().map(Key::joined_len).sum::<usize>();
+        keys + self.0.len().saturating_sub(1)
     }
 }
 

@@ -11,6 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weightlift_core::{ByteOrder, ByteRange, Catalog, Checkpoint, Entry, Extras, Limits, Object, Result, SourceId};
 
+/// What is written of a legacy file.
+pub(crate) const ZIP: &str = "a torch.save zip";
+/// What is written of files whose objects are not written back.
+pub(crate) const STATE_DICT: &str = "a state dict in a torch.save zip";
+
 /// What one file or part of a file gave: the objects, and the tensors listed from them.
 pub(crate) struct Objects {
     /// What it is, for people.
@@ -18,6 +23,8 @@ pub(crate) struct Objects {
     pub(crate) warnings: Vec<String>,
     /// Whether the objects can be written back: those of TorchScript are bound to its code.
     pub(crate) returns: bool,
+    /// As what it is written: [`Catalog::comes_out`].
+    pub(crate) comes_out: Option<&'static str>,
     pub(crate) graph: Graph,
     pub(crate) root: NodeId,
     pub(crate) listing: Listing,
@@ -71,10 +78,11 @@ pub(crate) struct TorchCheckpoint {
 impl TorchCheckpoint {
     /// A checkpoint of one file, written back with its objects where that is possible.
     pub(crate) fn new(spaces: Spaces, limits: &Limits, objects: Objects) -> TorchCheckpoint {
-        let Objects { graph, root, listing, storages, order, description, warnings, returns } = objects;
+        let Objects { graph, root, listing, storages, order, description, warnings, returns, comes_out } = objects;
         let Listing { entries, found, beside, shared, .. } = listing;
         let mut checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
         (checkpoint.catalog.warnings, checkpoint.catalog.shared) = (warnings, shared);
+        checkpoint.catalog.comes_out = comes_out;
         let (spaces, limits) = (checkpoint.spaces.clone(), checkpoint.limits.clone());
         let tree = Tree { graph, root, found, storages, order, spaces, limits };
         match returns {
@@ -106,6 +114,12 @@ impl TorchCheckpoint {
     /// The same with a file that holds no tensors.
     pub(crate) fn with_file(mut self, path: PathBuf) -> TorchCheckpoint {
         self.others.push(path);
+        self
+    }
+
+    /// The same, written in another form.
+    pub(crate) fn coming_out(mut self, form: &'static str) -> TorchCheckpoint {
+        self.catalog.comes_out = Some(form);
         self
     }
 

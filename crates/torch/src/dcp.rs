@@ -3,7 +3,7 @@
 //! `.metadata` is a pickle that says for every tensor its size and chunks, and for every chunk the slice of a data file
 //! that holds it: a whole `torch.save` archive of one tensor. Other objects are archives too.
 
-use crate::checkpoint::TorchCheckpoint;
+use crate::checkpoint::{STATE_DICT, TorchCheckpoint};
 use crate::list::Listing;
 use crate::pickle::{Graph, Machine, Node, NodeId, Nothing};
 use crate::source::Spaces;
@@ -83,7 +83,8 @@ pub(crate) fn open(files: &dyn Files, path: &Path, options: &OpenOptions) -> Res
     reader.read(root).map_err(|error| error.in_file(path))?;
     let Reader { spaces, listing: Listing { entries, beside, .. }, opened, .. } = reader;
     let description = format!("PyTorch distributed checkpoint, {} data files", opened.len());
-    Ok(TorchCheckpoint::flat(description, spaces, limits, entries, beside).with_file(path.to_path_buf()))
+    let checkpoint = TorchCheckpoint::flat(description, spaces, limits, entries, beside);
+    Ok(checkpoint.with_file(path.to_path_buf()).coming_out(STATE_DICT))
 }
 
 fn missing(what: &str) -> Error {
@@ -265,7 +266,7 @@ fn check_cover(extents: &[Extent], shape: &Shape) -> Result<()> {
         return Err(Error::malformed(message));
     }
     let regions: Vec<&Region> = extents.iter().map(|extent| &extent.region).collect();
-    match overlap(&regions, shape.rank()) {
+    match overlap(&regions, shape.rank())? {
         Some((first, second)) => {
             let (first, second) = (&first.start, &second.start);
             Err(Error::malformed(format!("its chunks at {first:?} and {second:?} overlap")))
@@ -274,16 +275,37 @@ fn check_cover(extents: &[Extent], shape: &Shape) -> Result<()> {
     }
 }
 
+/// Comparisons of two chunks of a tensor; a tensor cut into a grid of 256 by 256 takes fewer.
+const MOST_COMPARED: u64 = 1 << 25;
+
 /// Two boxes that have an element in common. Boxes are compared only where they meet along the axis that is cut most.
-fn overlap<'a>(regions: &[&'a Region], rank: usize) -> Option<(&'a Region, &'a Region)> {
+fn overlap<'a>(regions: &[&'a Region], rank: usize) -> Result<Option<(&'a Region, &'a Region)>> {
     let cuts = |axis: &usize| regions.iter().map(|region| region.start[*axis]).collect::<BTreeSet<_>>().len();
-    let axis = (0..rank).max_by_key(cuts)?;
+    let Some(axis) = (0..rank).max_by_key(cuts) else { return Ok(None) };
     let mut sorted = regions.to_vec();
     sorted.sort_by_key(|region| region.start[axis]);
-    sorted.iter().enumerate().find_map(|(at, region)| {
+    let mut compared = 0u64;
+    for (at, region) in sorted.iter().enumerate() {
         let end = region.start[axis] + region.size.dims()[axis];
-        let mut meeting = sorted[at + 1..].iter().take_while(|other| other.start[axis] < end);
-        meeting.find(|other| region.intersection(other).is_some()).map(|other| (*region, *other))
+        for other in sorted[at + 1..].iter().take_while(|other| other.start[axis] < end) {
+            compared += 1;
+            if compared > MOST_COMPARED {
+                let count = regions.len();
+                return Err(Error::limit(format!("its {count} chunks meet too often to be compared with each other")));
+            }
+            if meet(region, other) {
+                return Ok(Some((region, other)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether two boxes of one tensor have an element in common.
+fn meet(a: &Region, b: &Region) -> bool {
+    (0..a.start.len()).all(|axis| {
+        let (low, high) = (a.start[axis].max(b.start[axis]), a.start[axis] + a.size.dims()[axis]);
+        low < high.min(b.start[axis] + b.size.dims()[axis])
     })
 }
 
@@ -310,5 +332,19 @@ mod tests {
         let crossed = [extent(&[0, 0], &[2, 6]), extent(&[1, 0], &[2, 6])];
         assert!(message(&crossed).contains("overlap"));
         assert!(check_cover(&[extent(&[], &[])], &Shape::scalar()).is_ok());
+    }
+
+    #[test]
+    fn chunks_that_all_meet_along_an_axis_are_not_compared_without_end() {
+        // Rows that start one further each: along the second axis all of them meet.
+        let rows = |count: u64| (0..count).map(|at| extent(&[at, at], &[1, 10_000])).collect::<Vec<_>>();
+        let found = |rows: &[Extent]| {
+            let regions: Vec<&Region> = rows.iter().map(|row| &row.region).collect();
+            overlap(&regions, 2).map(|found| found.is_some())
+        };
+        assert!(!found(&rows(1000)).unwrap());
+        let error = found(&rows(10_000)).unwrap_err();
+        assert_eq!(error.kind(), weightlift_core::Kind::Limit);
+        assert!(error.to_string().contains("10000 chunks"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Archives that keep tensors as bare records with a description in JSON: programs of `torch.export` (`.pt2`), and
 //! TorchScript as PyTorch 1.0 wrote it. Their weights are read; the programs are not.
 
-use crate::checkpoint::Objects;
+use crate::checkpoint::{Objects, STATE_DICT};
 use crate::list::{Listing, checksum};
 use crate::pickle::parse;
 use crate::source::{Decoder, Spaces};
@@ -82,14 +82,25 @@ impl Reader<'_> {
         };
         let (graph, root) = parse(b"N.".to_vec(), &self.options.limits)?;
         let (warnings, storages) = (Vec::new(), HashMap::new());
-        Ok(Objects { description, warnings, returns: false, graph, root, listing, storages, order })
+        Ok(Objects {
+            description,
+            warnings,
+            returns: false,
+            comes_out: Some(STATE_DICT),
+            graph,
+            root,
+            listing,
+            storages,
+            order,
+        })
     }
 
     fn nested(self, name: &str) -> Result<Objects> {
         let member = self.member(name)?;
         let range = member.plain().ok_or_else(|| Error::unsupported(format!("{name:?} is compressed")))?;
         let inner = zip::load(self.spaces, self.file, range, self.options)?;
-        Ok(Objects { description: "PyTorch program of torch.export (.pt2)", returns: false, ..inner })
+        let description = "PyTorch program of torch.export (.pt2)";
+        Ok(Objects { description, returns: false, comes_out: Some(STATE_DICT), ..inner })
     }
 
     fn member(&self, name: &str) -> Result<&Member> {

@@ -5,7 +5,7 @@
 //! per key: length i64le (elements), bytes           no alignment, no checksum
 //! ```
 
-use crate::checkpoint::Objects;
+use crate::checkpoint::{Objects, ZIP};
 use crate::list::Lister;
 use crate::pickle::{Graph, Input, Machine, Node, NodeId};
 use crate::source::Spaces;
@@ -122,7 +122,17 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, option
     let (listing, storages) =
         Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() }.list(root)?;
     let description = "PyTorch checkpoint (legacy stream)";
-    Ok(Objects { description, warnings: Vec::new(), returns: true, graph, root, listing, storages, order })
+    Ok(Objects {
+        description,
+        warnings: Vec::new(),
+        returns: true,
+        comes_out: Some(ZIP),
+        graph,
+        root,
+        listing,
+        storages,
+        order,
+    })
 }
 
 fn check_opening(machine: &mut Machine<FileInput<'_>>) -> Result<()> {

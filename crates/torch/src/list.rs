@@ -8,8 +8,9 @@ use crate::storage::{Records, StorageId, Storages, Stored};
 use crate::tensor::{self, Tensor, View};
 use crate::tree::{self, Child, Slot};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slotted;
 use weightlift_core::{
-    ByteOrder, ByteRange, Checksum, DType, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, OpenOptions,
+    ByteOrder, ByteRange, Checksum, DType, Data, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, OpenOptions,
     Packing, Result, Shape, SourceId,
 };
 use weightlift_kernels::cast::{CastPair, Overflow, cast};
@@ -71,7 +72,50 @@ pub(crate) struct Lister<'a> {
 }
 
 /// What an entry must equal to be tied to another.
-type Place = (SourceId, u64, u64, DType, Shape, Layout);
+type Place = (DType, Shape, Layout);
+/// A storage, or the part of one that is a view of its own.
+type Run = (SourceId, u64, u64);
+
+/// The first entry over each place.
+#[derive(Default)]
+struct Places {
+    /// The only entry of a storage, as most have one.
+    lone: HashMap<Run, usize>,
+    /// The entries of storages that have several.
+    several: HashMap<(Run, Place), usize>,
+}
+
+/// Where an entry lies, and how.
+fn place_of(entry: &Entry) -> Option<(Run, Place)> {
+    let Data::Extents(extents) = &entry.data else { return None };
+    let extent = extents.first()?;
+    let run = (extent.source, extent.bytes.start(), extent.bytes.len());
+    Some((run, (entry.dtype, entry.shape.clone(), extent.layout.clone())))
+}
+
+impl Places {
+    /// The earlier entry that an entry, which will be the last of `entries`, is tied to.
+    fn tie(&mut self, entry: &Entry, run: Run, entries: &[Entry]) -> Option<usize> {
+        let first = match self.lone.entry(run) {
+            Slotted::Vacant(free) => {
+                free.insert(entries.len());
+                return None;
+            }
+            Slotted::Occupied(taken) => *taken.get(),
+        };
+        // Comparing all places of a storage is put off until a second entry comes.
+        if let Some(place) = entries.get(first).and_then(place_of) {
+            self.several.entry(place).or_insert(first);
+        }
+        match self.several.entry(place_of(entry)?) {
+            Slotted::Vacant(free) => {
+                free.insert(entries.len());
+                None
+            }
+            Slotted::Occupied(taken) => Some(*taken.get()),
+        }
+    }
+}
 
 struct Walk<'a, 'b> {
     lister: &'b mut Lister<'a>,
@@ -81,9 +125,8 @@ struct Walk<'a, 'b> {
     /// The nodes of storages that listed tensors name.
     used: Vec<bool>,
     on_path: Vec<bool>,
-    path: Vec<Key>,
-    /// The first entry over each place.
-    places: HashMap<Place, usize>,
+    path: KeyPath,
+    places: Places,
     flipped: HashMap<(SourceId, u64, u64, SignFlip), SourceId>,
     budget: Budget,
 }
@@ -131,8 +174,8 @@ impl Lister<'_> {
             lister: self,
             storages: Storages::default(),
             listing: Listing::default(),
-            path: Vec::new(),
-            places: HashMap::new(),
+            path: KeyPath::default(),
+            places: Places::default(),
             flipped: HashMap::new(),
             budget,
         };
@@ -166,17 +209,17 @@ impl Walk<'_, '_> {
             let Some(Child { key, value, slot }) = frame.children.next() else {
                 self.on_path[frame.node.index()] = false;
                 frames.pop();
-                self.path.pop();
+                self.path.0.pop();
                 continue;
             };
-            self.path.push(key);
+            self.path.0.push(key);
             match self.enter(value, Some(slot))? {
                 Some(frame) if frames.len() < self.lister.options.limits.depth => frames.push(frame),
                 Some(_) => {
                     let depth = self.lister.options.limits.depth;
                     return Err(Error::limit(format!("tensors lie deeper than {depth} objects")));
                 }
-                None => drop(self.path.pop()),
+                None => drop(self.path.0.pop()),
             }
         }
         Ok(())
@@ -204,7 +247,7 @@ impl Walk<'_, '_> {
     /// A line about what is no tensor.
     fn mention(&mut self, node: NodeId) {
         let graph = self.lister.graph;
-        let hidden = matches!(self.path.last(), Some(Key::Text(name)) if name == "_metadata");
+        let hidden = matches!(self.path.0.last(), Some(Key::Text(name)) if name == "_metadata");
         if hidden {
             return;
         }
@@ -213,7 +256,7 @@ impl Walk<'_, '_> {
             return;
         }
         let what = numpy::describe(graph, node).unwrap_or_else(|| graph.describe(node));
-        let name = KeyPath(self.path.clone()).joined();
+        let name = self.path.joined();
         let name = if name.is_empty() { "the file".into() } else { name };
         self.listing.beside.push(match graph.node(node) {
             Node::None | Node::Bool(_) | Node::Int(_) | Node::Float(_) | Node::Text(_) | Node::OldString(_) => {
@@ -225,13 +268,12 @@ impl Walk<'_, '_> {
     }
 
     fn tensor(&mut self, node: NodeId, slot: Option<Slot>) -> Result<()> {
-        let name = KeyPath(self.path.clone()).joined();
-        if name.len() > self.lister.options.limits.name_bytes {
-            let (len, limit) = (name.len(), self.lister.options.limits.name_bytes);
+        let (len, limit) = (self.path.joined_len(), self.lister.options.limits.name_bytes);
+        if len > limit {
             return Err(Error::limit(format!("a tensor name of {len} bytes; the limit is {limit}")));
         }
         Budget::spend(&mut self.budget.entries, 1)?;
-        Budget::spend(&mut self.budget.name_bytes, name.len() as u64)?;
+        Budget::spend(&mut self.budget.name_bytes, len as u64)?;
         let read = match self.lister.outside.get(&node) {
             Some(view) => Ok(Some(Tensor::View(Box::new(view.clone())))),
             None => tensor::read(self.lister.graph, node),
@@ -241,11 +283,11 @@ impl Walk<'_, '_> {
             Ok(None) => Ok(()),
             // A kind of tensor that is not known is no reason to refuse the others.
             Err(error) if error.kind() == Kind::Unsupported => {
-                self.listing.beside.push(format!("{name}: {}", error.message()));
+                self.listing.beside.push(format!("{}: {}", self.path.joined(), error.message()));
                 Ok(())
             }
             Err(error) if self.lister.options.salvage && error.kind() == Kind::Malformed => {
-                let path = KeyPath(self.path.clone());
+                let path = self.path.clone();
                 self.add(node, slot, Entry::broken(path, DType::Raw, Shape::scalar(), error.message()));
                 Ok(())
             }
@@ -254,21 +296,20 @@ impl Walk<'_, '_> {
             }
             Err(error) => Err(error),
         };
-        listed.map_err(|error| error.in_tensor(name))
+        listed.map_err(|error| error.in_tensor(self.path.joined()))
     }
 
     fn list(&mut self, node: NodeId, slot: Option<Slot>, tensor: Tensor) -> Result<()> {
-        let path = KeyPath(self.path.clone());
+        let path = self.path.clone();
         let entry = match tensor {
-            Tensor::View(view) => {
+            Tensor::View(view) if self.lister.options.salvage => {
                 let (dtype, shape) = (view.dtype, view.shape.clone());
                 match self.view(path.clone(), *view) {
-                    Err(error) if self.lister.options.salvage && error.kind() == Kind::Malformed => {
-                        Entry::broken(path, dtype, shape, error.message())
-                    }
+                    Err(error) if error.kind() == Kind::Malformed => Entry::broken(path, dtype, shape, error.message()),
                     entry => entry?,
                 }
             }
+            Tensor::View(view) => self.view(path, *view)?,
             Tensor::Absent { dtype, shape, why } => Entry::absent(path, dtype, shape, why),
             Tensor::Parts { what, parts } => return self.parts(&what, parts),
             Tensor::Array { array, dtype } => self.array(path, array, dtype)?,
@@ -278,7 +319,7 @@ impl Walk<'_, '_> {
     }
 
     fn add(&mut self, node: NodeId, slot: Option<Slot>, entry: Entry) {
-        let prefix = entry_prefix(&self.path);
+        let prefix = entry_prefix(&self.path.0);
         self.listing.found.push(Found { node, slot, name: entry.name.clone(), prefix });
         self.listing.entries.push(entry);
     }
@@ -286,10 +327,10 @@ impl Walk<'_, '_> {
     /// The tensors that make up one without strides, each listed under its name.
     fn parts(&mut self, what: &str, parts: Vec<Child>) -> Result<()> {
         for Child { key, value, slot } in parts {
-            self.path.push(key);
+            self.path.0.push(key);
             let before = self.listing.entries.len();
             let listed = self.tensor_part(value, slot);
-            self.path.pop();
+            self.path.0.pop();
             listed?;
             for entry in &mut self.listing.entries[before..] {
                 entry.remarks.push(format!("part of a {what}"));
@@ -311,10 +352,10 @@ impl Walk<'_, '_> {
         if let Some(place) = view.place {
             self.used[place.index()] = true;
         }
-        let View { dtype, shape, layout, .. } = &view;
-        check_size(*dtype, shape)?;
-        let mut extent =
-            Extent::strided(stored.source, stored.bytes, *dtype, shape, layout.clone())?.with_order(self.lister.order);
+        let (dtype, shape) = (view.dtype, &view.shape);
+        check_size(dtype, shape)?;
+        let extent = Extent::strided(stored.source, stored.bytes, dtype, shape, view.layout.clone())?;
+        let mut extent = extent.with_order(self.lister.order);
         extent.checksum = stored.checksum;
         if view.conj || view.neg {
             match self.flipped(&view, &stored)? {
@@ -326,26 +367,20 @@ impl Walk<'_, '_> {
                 None => {
                     let bits = if view.conj { "conjugate" } else { "negative" };
                     let why = format!("the values are the {bits} of those stored, which {dtype} has no bit for");
-                    return Ok(Entry::broken(path, *dtype, shape.clone(), why));
+                    return Ok(Entry::broken(path, dtype, shape.clone(), why));
                 }
             }
         }
-        let place = (extent.source, extent.bytes.start(), extent.bytes.len(), *dtype, shape.clone(), layout.clone());
-        let mut entry = Entry::new(path, *dtype, shape.clone(), vec![extent])?;
+        let run = (extent.source, extent.bytes.start(), extent.bytes.len());
+        let mut entry = Entry::new(path, dtype, view.shape, vec![extent])?;
         entry.remarks = view.remarks;
         if entry.bytes < stored.bytes.len() {
             entry.remarks.push(format!("view of {} bytes", stored.bytes.len()));
         }
         // Empty tensors share nothing.
-        if entry.bytes > 0 {
-            match self.places.get(&place) {
-                Some(&other) => {
-                    let other = &self.listing.entries[other].name;
-                    entry.remarks.push(format!("tied to {other}"));
-                }
-                None => drop(self.places.insert(place, self.listing.entries.len())),
-            }
-        }
+        let entries = &self.listing.entries;
+        let tied = if entry.bytes > 0 { self.places.tie(&entry, run, entries) } else { None };
+        entry.remarks.extend(tied.map(|other| format!("tied to {}", entries[other].name)));
         Ok(entry)
     }
 
@@ -392,7 +427,7 @@ impl Walk<'_, '_> {
 /// How much of the joined path leads to the container.
 fn entry_prefix(path: &[Key]) -> usize {
     let container = path.len().saturating_sub(1);
-    path[..container].iter().map(|key| key.to_string().len() + 1).sum()
+    path[..container].iter().map(|key| key.joined_len() + 1).sum()
 }
 
 /// Values in another dtype. Such tensors were of that dtype before they were made an array, so nothing is lost.

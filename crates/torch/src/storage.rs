@@ -118,16 +118,16 @@ pub(crate) trait Records {
     fn record(&mut self, key: &str, spaces: &mut Spaces) -> Result<Stored>;
 }
 
-/// Storages by key, each looked up and checked once.
+/// Storages by key, each looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Storages {
-    known: HashMap<String, (StorageId, Stored)>,
+    known: HashMap<String, Stored>,
 }
 
 impl Storages {
     /// Where the records are, by key.
     pub(crate) fn into_places(self) -> HashMap<String, Stored> {
-        self.known.into_iter().map(|(key, (_, stored))| (key, stored)).collect()
+        self.known
     }
 
     /// The bytes of a storage.
@@ -135,15 +135,13 @@ impl Storages {
     /// # Errors
     /// `Malformed` where the record is missing or has another length than the pickle says.
     pub(crate) fn find(&mut self, id: &StorageId, records: &mut dyn Records, spaces: &mut Spaces) -> Result<Stored> {
-        let stored = match self.known.get(&id.key) {
-            Some((known, stored)) if known.class == id.class && known.numel == id.numel => *stored,
-            _ => {
-                let stored = records.record(&id.key, spaces)?;
-                check_length(id, &stored)?;
-                self.known.insert(id.key.clone(), (id.clone(), stored));
-                stored
-            }
-        };
+        if let Some(&stored) = self.known.get(&id.key) {
+            check_length(id, &stored)?;
+            return stored.part(id);
+        }
+        let stored = records.record(&id.key, spaces)?;
+        check_length(id, &stored)?;
+        self.known.insert(id.key.clone(), stored);
         stored.part(id)
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Counts, tuples and views are pickles; nothing stands between.
 
-use crate::checkpoint::Objects;
+use crate::checkpoint::{Objects, STATE_DICT};
 use crate::legacy::{FileInput, StreamRecords};
 use crate::list::Lister;
 use crate::pickle::{Graph, Machine, Node, NodeId};
@@ -213,5 +213,15 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, option
     let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &outside };
     let (listing, storages) = lister.list(root)?;
     let description = "PyTorch checkpoint (tar)";
-    Ok(Objects { description, warnings: Vec::new(), returns: false, graph, root, listing, storages, order })
+    Ok(Objects {
+        description,
+        warnings: Vec::new(),
+        returns: false,
+        comes_out: Some(STATE_DICT),
+        graph,
+        root,
+        listing,
+        storages,
+        order,
+    })
 }

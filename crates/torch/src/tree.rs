@@ -2,7 +2,7 @@
 
 use crate::pickle::{Edit, Graph, Make, Node, NodeId, Object};
 use crate::tensor;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use weightlift_core::Key;
 
 /// The place of a value: the node that holds it, and which of that node's parts it is (see [`Graph::parts`]).
@@ -31,28 +31,48 @@ pub(crate) fn children(graph: &Graph, node: NodeId) -> Vec<Child> {
         Node::Object(_) => out.object(graph, node),
         _ => out.sequence(graph, node),
     }
-    out.children
+    out.unique()
 }
 
 #[derive(Default)]
 struct Children {
     children: Vec<Child>,
-    places: HashMap<Key, usize>,
 }
 
 impl Children {
-    fn set(&mut self, key: Key, value: NodeId, slot: Slot) {
-        match self.places.get(&key) {
-            Some(&at) => self.children[at] = Child { key, value, slot },
-            None => {
-                self.places.insert(key.clone(), self.children.len());
-                self.children.push(Child { key, value, slot });
+    /// The children, those of a key that was set again at its first place with its last value. Most often there is none.
+    fn unique(mut self) -> Vec<Child> {
+        let is_set = |child: &&Child| !matches!(child.key, Key::Index(_));
+        let once = {
+            let mut seen = HashSet::with_capacity(self.children.len());
+            self.children.iter().filter(is_set).all(|child| seen.insert(&child.key))
+        };
+        if once {
+            return self.children;
+        }
+        let mut places: HashMap<Key, usize> = HashMap::new();
+        let mut kept: Vec<Child> = Vec::new();
+        for child in self.children.drain(..) {
+            match places.get(&child.key) {
+                Some(&at) => kept[at] = child,
+                None => {
+                    if is_set(&&child) {
+                        places.insert(child.key.clone(), kept.len());
+                    }
+                    kept.push(child);
+                }
             }
         }
+        kept
+    }
+
+    fn set(&mut self, key: Key, value: NodeId, slot: Slot) {
+        self.children.push(Child { key, value, slot });
     }
 
     /// Keys and values that are the parts of `holder` from `first` on.
     fn pairs(&mut self, graph: &Graph, pairs: &[NodeId], holder: NodeId, first: usize) {
+        self.children.reserve(pairs.len() / 2);
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
             let part = (first + 2 * at + 1) as u32;
             self.set(key(graph, pair[0]), pair[1], Slot { holder, part });
@@ -158,7 +178,7 @@ pub(crate) fn mapping(graph: &Graph, node: NodeId) -> Option<Vec<Child>> {
             part += edit.len();
         }
     }
-    Some(out.children)
+    Some(out.unique())
 }
 
 /// The attributes of an object whose state is a dict.

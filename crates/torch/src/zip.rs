@@ -1,6 +1,6 @@
 //! The zip container: `NAME/data.pkl` and a record per storage.
 
-use crate::checkpoint::Objects;
+use crate::checkpoint::{Objects, STATE_DICT};
 use crate::export;
 use crate::list::{Lister, checksum};
 use crate::pickle::{Graph, Machine, NodeId, Nothing};
@@ -122,7 +122,8 @@ fn load_unnamed(
     let (listing, storages) = lister.list(root)?;
     let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();
     let description = description(&archive, order, script);
-    Ok(Objects { description, warnings, returns: !script, graph, root, listing, storages, order })
+    let comes_out = script.then_some(STATE_DICT);
+    Ok(Objects { description, warnings, returns: !script, comes_out, graph, root, listing, storages, order })
 }
 
 fn description(archive: &Archive, order: ByteOrder, script: bool) -> &'static str {
