@@ -390,8 +390,10 @@ fn a_set_of_files_is_written_and_read_again() {
         let name = "bert/pooler/dense/kernel";
         assert_eq!(set.read(name).unwrap(), weightlift::open(&input).unwrap().read(name).unwrap());
     }
-    let refused = weightlift(&["convert", path(&input), path(&dir.path().join("x.pt")), "--shard-size", "10kB"]);
-    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("one file"), "{}", stderr(&refused));
+    for (name, wanted) in [("x.npz", "one file"), ("x.pt", "a name that ends in .bin")] {
+        let refused = weightlift(&["convert", path(&input), path(&dir.path().join(name)), "--shard-size", "10kB"]);
+        assert!(refused.status.code() == Some(2) && stderr(&refused).contains(wanted), "{}", stderr(&refused));
+    }
 }
 
 #[test]
