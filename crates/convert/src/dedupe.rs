@@ -1,13 +1,12 @@
 //! Tensors with equal bytes, found by their checksums and compared in full, so that they are written once.
 
-use crate::inputs::{Input, Inputs, Place};
+use crate::inputs::{Inputs, Place};
 use crate::plan::{OutputSpec, Resolved};
 use crate::run::{Conversion, Options};
 use crate::tiles::Tiles;
-use crate::value::{Reader, Source, Value};
+use crate::value::{Reader, Value};
 use std::collections::HashMap;
 use weightlift_core::{Error, Result};
-use weightlift_io::folder_of;
 use weightlift_kernels::cast::Overflow;
 use weightlift_kernels::checksum::Algorithm;
 
@@ -25,16 +24,12 @@ pub(crate) fn dedupe(
         let message = format!("a {} holds every tensor by itself, so that nothing is saved", conversion.target.name);
         return Err(Error::request(message).help("leave out --dedupe, or write another format"));
     }
-    let catalogs: Vec<Input<'_>> =
-        conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
+    let catalogs = conversion.catalogs();
     let place = |value: &Value| {
         let inputs = Inputs(&catalogs);
         value.entry().and_then(|origin| Place::of(origin.input, inputs.entry(origin)))
     };
-    let folder = folder_of(conversion.output);
-    let sources: Vec<Source<'_>> = (conversion.inputs.iter())
-        .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
-        .collect();
+    let sources = conversion.sources();
     let mut twins = Twins { reader: Reader::new(&sources, Overflow::Inf), tile: options.tile_bytes };
     let mut tied = Vec::new();
     for group in alike(&resolved.outputs) {

@@ -1,15 +1,13 @@
 //! The measuring pass of `--on-overflow keep`: what would a cast lose, before it is decided.
 
 use crate::blueprint::Blueprint;
-use crate::inputs::{Input, Inputs};
+use crate::inputs::Inputs;
 use crate::plan::{Change, OutputSpec, Resolved};
 use crate::report::{CastReport, Losses};
 use crate::run::{Conversion, Options, Progress, Run, refused};
 use crate::target;
-use crate::value::Source;
 use std::collections::HashMap;
 use weightlift_core::{BlobId, CheckpointWriter, Result, Written};
-use weightlift_io::folder_of;
 
 /// Casts everything that is to be cast and keeps nothing of it but the counts; tensors that lose what the policy does
 /// not allow stay in their own dtype. Answers which, with what they would have lost.
@@ -22,8 +20,7 @@ pub(crate) fn keep(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Vec<CastReport>> {
-    let catalogs: Vec<Input<'_>> =
-        conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
+    let catalogs = conversion.catalogs();
     let catalogs = Inputs(&catalogs);
     let is_cast = |output: &OutputSpec| matches!(output.change, Change::Cast(_));
     let chosen: Vec<usize> = (0..resolved.outputs.len()).filter(|&at| is_cast(&resolved.outputs[at])).collect();
@@ -32,10 +29,7 @@ pub(crate) fn keep(
     let mut options = options.clone();
     (options.verify, options.output.in_place) = (false, false);
     let blueprint = Blueprint::new(&measured, catalogs, conversion.target, &options)?;
-    let folder = folder_of(conversion.output);
-    let sources: Vec<Source<'_>> = (conversion.inputs.iter())
-        .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
-        .collect();
+    let sources = conversion.sources();
     progress.begin(blueprint.jobs.iter().fold(0, |sum, job| sum.saturating_add(job.bytes())));
     let nothing_there = vec![false; blueprint.jobs.len()];
     let run = Run::new(&blueprint, &nothing_there, &sources, &options, progress);

@@ -120,6 +120,19 @@ pub struct Conversion<'a> {
     pub output: &'a Path,
 }
 
+impl<'a> Conversion<'a> {
+    /// What the inputs hold; their words have done their work when the plan was resolved.
+    pub(crate) fn catalogs(&self) -> Vec<Input<'a>> {
+        self.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect()
+    }
+
+    /// The inputs opened for reading; what must be decoded is spilled beside the output.
+    pub(crate) fn sources(&self) -> Vec<Source<'_>> {
+        let open = |&checkpoint| Source::new(self.files.as_ref(), checkpoint, folder_of(self.output));
+        self.inputs.iter().map(open).collect()
+    }
+}
+
 /// Carries out a resolved plan: tiles go through a pool of workers, so memory does not grow with the checkpoint.
 ///
 /// # Errors
@@ -132,8 +145,7 @@ pub fn convert(
     progress: &dyn Progress,
 ) -> Result<Report> {
     let start = Instant::now();
-    let catalogs: Vec<Input<'_>> =
-        conversion.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect();
+    let catalogs = conversion.catalogs();
     let catalogs = Inputs(&catalogs);
     let deduped = if options.dedupe { dedupe::dedupe(conversion, &mut resolved, options)? } else { None };
     let kept_back = match options.on_overflow {
@@ -147,9 +159,7 @@ pub fn convert(
     if to_write && !options.output.in_place {
         room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
     }
-    let sources: Vec<Source<'_>> = (conversion.inputs.iter())
-        .map(|&checkpoint| Source::new(conversion.files.as_ref(), checkpoint, folder))
-        .collect();
+    let sources = conversion.sources();
     if conversion.target.salvage {
         let damaged = Run::new(&blueprint, &[], &sources, options, progress).damaged()?;
         if leave_out(&mut resolved, &damaged, catalogs)? {
