@@ -18,6 +18,16 @@ mod convert;
 mod cookbook;
 #[path = "it/edits.rs"]
 mod edits;
+#[path = "it/edits_kit.rs"]
+mod edits_kit;
+#[path = "it/edits_names.rs"]
+mod edits_names;
+#[path = "it/edits_presets.rs"]
+mod edits_presets;
+#[path = "it/edits_recipes.rs"]
+mod edits_recipes;
+#[path = "it/edits_rows.rs"]
+mod edits_rows;
 #[path = "it/listing.rs"]
 mod listing;
 #[path = "it/numpy_files.rs"]

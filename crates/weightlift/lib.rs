@@ -35,14 +35,14 @@ mod words;
 pub use numpy::NpyRaw;
 pub use open::{Opened, formats, open, open_in, open_with};
 pub use preset::{PRESETS, about as about_preset, parse_preset};
-pub use recipe::{parse_recipe, write_recipe};
+pub use recipe::{parse_recipe, restate_recipe, write_recipe};
 pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use tensor::{Element, Tensor};
 pub use weightlift_convert::{
-    Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, NameMap,
-    OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows, Resolved,
-    RowPairs, Set, Slice, Split, Step, Survey, Transpose, Value, planned_memory,
+    Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, LineColumn,
+    NameMap, OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows,
+    Resolved, RowPairs, Set, Slice, Split, Step, Survey, Told, Transpose, Value, Weights, planned_memory,
 };
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,

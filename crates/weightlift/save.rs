@@ -3,7 +3,7 @@
 use crate::numpy::{self, NpyRaw};
 use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
-use weightlift_convert::{Conversion, Input, Options, Plan, Progress, Report, Resolved, Target};
+use weightlift_convert::{Conversion, Input, Options, ParameterOrder, Plan, Progress, Report, Resolved, Target};
 use weightlift_core::{Error, FileId, Format, OpenOptions, Result, Share, Ties};
 
 /// How a checkpoint is saved.
@@ -50,10 +50,17 @@ impl Opened {
 
     /// The checkpoints that a plan reads, the one that is edited first.
     fn inputs<'a>(&'a self, arrays: &'a [(String, Opened)]) -> Vec<Input<'a>> {
-        let own = Input { word: &self.word, catalog: self.catalog() };
-        let others = self.others.iter().chain(arrays);
-        let others = others.map(|(word, opened)| Input { word, catalog: opened.catalog() });
-        std::iter::once(own).chain(others).collect()
+        let others = self.others.iter().chain(arrays).map(|(word, opened)| Input::new(word, opened.catalog()));
+        std::iter::once(Input::new(&self.word, self.catalog())).chain(others).collect()
+    }
+
+    /// How the optimizers of the inputs number parameters, where a step follows them.
+    fn orders(&self, plan: &Plan) -> Vec<Vec<ParameterOrder>> {
+        if !plan.follows_optimizers() {
+            return Vec::new();
+        }
+        let opened = std::iter::once(self).chain(self.others.iter().map(|(_, other)| other));
+        opened.map(|opened| ParameterOrder::find(&opened.checkpoint.objects())).collect()
     }
 
     fn resolve_with(
@@ -66,7 +73,10 @@ impl Opened {
         let format = choose_format(save.to.as_deref(), output, self)?;
         let mut target = target(format, save)?;
         let plan = &numpy::prepare(plan, &mut target, self.catalog(), save.npy_raw)?;
-        let resolved = plan.resolve(&self.inputs(arrays), &target);
+        let orders = self.orders(plan);
+        let mut inputs = self.inputs(arrays);
+        inputs.iter_mut().zip(&orders).for_each(|(input, orders)| input.orders = orders);
+        let resolved = plan.resolve(&inputs, &target);
         let mut resolved = resolved.map_err(|error| numpy::hint(error, &target, self.catalog(), save.npy_raw))?;
         if let Some(extras) = self.catalog().extras.as_ref().filter(|_| resolved.carries_extras) {
             resolved.not_carried.extend(format.left_behind(extras, &save.options.for_writer(&target))?);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weightlift_convert::{
     Add, Average, CastRule, CopyRows, Expected, Join, KeyChoice, NameMap, Pattern, Rename, Reshape, ResizeRows,
-    RowPairs, Set, Slice, Split, Step, Transpose,
+    RowPairs, Set, Slice, Split, Step, Transpose, Weights,
 };
 use weightlift_core::{Error, Files, Result};
 use weightlift_io::FileSource;
@@ -49,6 +49,7 @@ const STEPS: &[(&str, Parse)] = &[
     ("stack", |_, text| Ok(Step::Stack(Join::parse(text)?))),
     ("strip-prefix", |_, text| Ok(Step::StripPrefix(vec![text.to_owned()]))),
     ("transpose", |_, text| Ok(Step::Transpose(Transpose::parse(text)?))),
+    ("weights", |_, text| Ok(Step::Weights(Weights::parse(text)?))),
 ];
 
 impl Words {
@@ -62,8 +63,14 @@ impl Words {
     /// # Errors
     /// `Request` for an unknown word or a text that does not fit it; `Io`.
     pub fn step(&self, word: &str, text: &str) -> Result<Step> {
+        let parse = Words::check(word)?;
+        parse(self, text)
+    }
+
+    /// How a word is parsed.
+    pub(crate) fn check(word: &str) -> Result<Parse> {
         match STEPS.iter().find(|(known, _)| *known == word) {
-            Some((_, parse)) => parse(self, text),
+            Some((_, parse)) => Ok(*parse),
             None => {
                 let error = Error::request(format!("there is no step {word:?}"));
                 Err(match weightlift_convert::nearest(word, Words::all()).as_slice() {

@@ -48,6 +48,7 @@ fn prepare(dir: &Path) {
         &Plan::new().rename(Rename::new("^cls/", "old_scope/").unwrap()),
         "model.ckpt",
     );
+    save("tf/adam_slots/model.ckpt-3", &Plan::new(), "ema.ckpt");
     std::fs::copy(fixture("torch/training.pt").path, at("train.pt")).unwrap();
     std::fs::copy(fixture("torch/bert_tiny/pytorch_model.bin").path, at("model.bin")).unwrap();
     tensors(

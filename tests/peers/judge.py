@@ -16,6 +16,7 @@ answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # frameworks that print do not disturb the answers
 
 import tf_requests
+import training
 from described import describe_array, sha
 
 
@@ -233,6 +234,7 @@ REQUESTS = {
 } | tf_requests.REQUESTS
 
 REQUESTS.update(hub.REQUESTS)
+REQUESTS.update(training.REQUESTS)
 
 for line in sys.stdin:
     request = json.loads(line)

@@ -146,6 +146,7 @@ impl Blueprint {
         }
         if let Some(extras) = inputs.edited().extras.as_ref().filter(|_| resolved.carries_extras) {
             blueprint.manifest.extras.push((0, extras.clone()));
+            blueprint.manifest.emptied.clone_from(&resolved.emptied);
         }
         blueprint.jobs.sort_by_key(|job| position(&job.value, job.extent, inputs));
         if options.verify {

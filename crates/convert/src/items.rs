@@ -1,9 +1,9 @@
 //! The tensors on their way through the steps.
 
 use crate::inputs::{Input, Inputs, Place};
-use crate::step::{CastRule, Step};
+use crate::step::CastRule;
 use crate::value::Value;
-use crate::{KeyChoice, Pattern, Selection, named_part, nearest};
+use crate::{KeyChoice, Pattern};
 use std::collections::{HashMap, HashSet};
 use weightlift_core::{DType, Entry, Error, Key, KeyPath, Origin, Result};
 
@@ -46,17 +46,21 @@ pub(crate) fn renamed(path: &KeyPath, name: &str) -> KeyPath {
 
 /// The tensors of all inputs, as the steps so far left them; those of the first are edited.
 pub(crate) struct Items<'a> {
-    inputs: Inputs<'a>,
+    pub(crate) inputs: Inputs<'a>,
     pub(crate) lists: Vec<Vec<Item>>,
     allow_unmatched: bool,
     /// The inputs that a step used.
     used: HashSet<usize>,
     /// The names that the edited checkpoint had before any rename.
     had: HashSet<String>,
+    /// What a user should know of what the steps did, a line each.
+    pub(crate) notes: Vec<String>,
+    /// Containers of the edited checkpoint that a step emptied and that go with their tensors.
+    pub(crate) emptied: Vec<KeyPath>,
 }
 
 impl<'a> Items<'a> {
-    pub(crate) fn of(inputs: Inputs<'a>, allow_unmatched: bool) -> Items<'a> {
+    pub(crate) fn of(inputs: Inputs<'a>) -> Items<'a> {
         let item = |input: &Input<'_>, origin: Origin, entry: &Entry| {
             let text = if origin.input == 0 { entry.name.clone() } else { format!("{}::{}", input.word, entry.name) };
             let (path, name, base) = (entry.path.clone(), entry.name.clone(), entry.name.clone());
@@ -69,14 +73,15 @@ impl<'a> Items<'a> {
         };
         let lists: Vec<_> = inputs.0.iter().enumerate().map(list).collect();
         let had = inputs.edited().entries.iter().map(|entry| entry.name.clone()).collect();
-        Items { inputs, lists, allow_unmatched, used: HashSet::new(), had }
+        let (notes, emptied) = (Vec::new(), Vec::new());
+        Items { inputs, lists, allow_unmatched: false, used: HashSet::new(), had, notes, emptied }
     }
 
     /// The tensors that are written.
     ///
     /// # Errors
     /// `Request` for an input that no step used.
-    pub(crate) fn finish(mut self) -> Result<Vec<Item>> {
+    pub(crate) fn finish(&mut self) -> Result<Vec<Item>> {
         if let Some(unused) = (1..self.lists.len()).find(|input| !self.used.contains(input)) {
             let word = self.inputs.0[unused].word;
             let called = if word.is_empty() { String::new() } else { format!(", {word}") };
@@ -96,6 +101,11 @@ impl<'a> Items<'a> {
         self.allow_unmatched
     }
 
+    /// Whether steps may match nothing from now on.
+    pub(crate) fn allow_unmatched(&mut self, allow: bool) {
+        self.allow_unmatched = allow;
+    }
+
     /// Whether the edited checkpoint had a tensor of this name before any rename.
     pub(crate) fn had(&self, name: &str) -> bool {
         self.had.contains(name)
@@ -113,46 +123,6 @@ impl<'a> Items<'a> {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.edited().iter().map(|item| item.name.as_str())
-    }
-
-    /// Carries out one step; answers how many tensors it concerned.
-    pub(crate) fn apply(&mut self, step: &Step) -> Result<usize> {
-        match step {
-            Step::Include(patterns) => {
-                let chosen = self.select(patterns, "--include")?;
-                let of_format: Vec<bool> = self.edited().iter().map(|item| item.of_format).collect();
-                self.keep(|at| chosen[at] || of_format[at]);
-                Ok(self.edited().len())
-            }
-            Step::Exclude(patterns) => {
-                let chosen = self.select(patterns, "--exclude")?;
-                self.keep(|at| !chosen[at]);
-                Ok(chosen.iter().filter(|&&chosen| chosen).count())
-            }
-            Step::Key(choice) => self.take_key(choice),
-            Step::Rename(rename) => self.rename(&step.to_string(), self.allow_unmatched, |name| rename.apply(name)),
-            Step::RenameWith(rename) => self.rename(&step.to_string(), true, |name| Ok(Some(rename(name)))),
-            Step::StripPrefix(prefixes) => {
-                self.rename(&step.to_string(), self.allow_unmatched, |name| Ok(strip(name, prefixes)))
-            }
-            Step::AddPrefix(prefix) => self.rename(&step.to_string(), true, |name| Ok(Some(format!("{prefix}{name}")))),
-            Step::Cast(rule) => self.mark(rule),
-            Step::DropOptimizer => self.drop_optimizer(),
-            Step::Map(map) => self.map(map),
-            Step::Set(rule) => self.set(rule),
-            Step::Add(rule) => self.add(rule),
-            Step::CopyRows(rule) => self.copy_rows(rule),
-            Step::ResizeRows(rule) => self.resize_rows(rule),
-            Step::Transpose(rule) => self.transpose(rule),
-            Step::Reshape(rule) => self.reshape(rule),
-            Step::Slice(rule) => self.slice(rule),
-            Step::Concat(rule) => self.concat(rule),
-            Step::Stack(rule) => self.stack(rule),
-            Step::Split(rule) => self.split(rule),
-            Step::Average(rule) => self.average(rule),
-            Step::Preset(preset) => self.preset(preset),
-            Step::Expect(expected) => self.expect(expected),
-        }
     }
 
     pub(crate) fn select(&self, patterns: &[Pattern], doing: &str) -> Result<Vec<bool>> {
@@ -178,7 +148,7 @@ impl<'a> Items<'a> {
     }
 
     /// Takes a subtree of every input.
-    fn take_key(&mut self, choice: &KeyChoice) -> Result<usize> {
+    pub(crate) fn take_key(&mut self, choice: &KeyChoice) -> Result<usize> {
         for (list, input) in self.lists.iter_mut().zip(self.inputs.0) {
             let paths: Vec<_> = list.iter().map(|item| &item.path).collect();
             let in_input = |error: Error| if input.word.is_empty() { error } else { error.in_file(input.word) };
@@ -213,7 +183,7 @@ impl<'a> Items<'a> {
         Ok(count)
     }
 
-    fn mark(&mut self, rule: &CastRule) -> Result<usize> {
+    pub(crate) fn mark(&mut self, rule: &CastRule) -> Result<usize> {
         let chosen = match &rule.pattern {
             Some(pattern) => self.select(std::slice::from_ref(pattern), "--dtype")?,
             None => vec![true; self.edited().len()],
@@ -265,90 +235,4 @@ impl Items<'_> {
         }
         Ok(count)
     }
-
-    /// The tensor that `NAME` or `NAME[SLICE]` means, and the slice.
-    ///
-    /// # Errors
-    /// `Request` for a name that no tensor bears, with the nearest, or that several bear.
-    pub(crate) fn find<'t>(&self, argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
-        find_in(self.edited(), argument, doing)
-    }
-
-    /// The tensor of this whole name.
-    ///
-    /// # Errors
-    /// As [`Items::find`]; `Request` for a slice.
-    pub(crate) fn find_whole<'t>(&self, argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
-        match self.find(argument, doing)? {
-            (_, Some(slice)) => Err(Error::request(format!("{doing} takes a whole tensor, without [{slice}]"))),
-            found => Ok(found),
-        }
-    }
-
-    /// What `FILE.npy`, `WORD::NAME[SLICE]` or `NAME[SLICE]` means.
-    ///
-    /// # Errors
-    /// `Request` for names that mean nothing.
-    pub(crate) fn operand(&mut self, text: &str, doing: &str) -> Result<Value> {
-        let array = self.inputs.position(text).filter(|_| text.ends_with(".npy"));
-        if let Some(input) = array {
-            self.use_input(input);
-            let value = self.lists[input].first().map(|item| item.value.named(text.to_owned()));
-            return value.ok_or_else(|| Error::request("holds no array").in_file(text));
-        }
-        let foreign = text.match_indices("::").find_map(|(at, _)| {
-            let input = self.inputs.position(&text[..at])?;
-            Some((input, &text[at + 2..]))
-        });
-        let (input, name) = foreign.unwrap_or((0, text));
-        let found = find_in(&self.lists[input], name, doing);
-        let (at, slice) = found.map_err(|error| match (input, text.split_once("::")) {
-            (0, Some((word, _))) => {
-                let words: Vec<&str> =
-                    self.inputs.0.iter().map(|input| input.word).filter(|word| !word.is_empty()).collect();
-                error.help(format!("no input is called {word:?}; there are {words:?}: write WORD=PATH to name one"))
-            }
-            (0, None) => error,
-            _ => error.in_file(self.inputs.0[input].word),
-        })?;
-        self.use_input(input);
-        let value = self.lists[input][at].value.clone();
-        match slice {
-            None => Ok(value),
-            Some(slice) => {
-                let selection = Selection::parse(slice, value.shape()).map_err(|error| error.in_tensor(text))?;
-                value.select(&selection, slice)
-            }
-        }
-    }
-}
-
-fn find_in<'t>(items: &[Item], argument: &'t str, doing: &str) -> Result<(usize, Option<&'t str>)> {
-    let by_name = |name: &str| {
-        let found: Vec<usize> = (0..items.len()).filter(|&at| items[at].name == name).collect();
-        match found.as_slice() {
-            [] => Ok(None),
-            [only] => Ok(Some(*only)),
-            several => {
-                Err(Error::request(format!("{doing}: {} tensors bear this name", several.len())).in_tensor(name))
-            }
-        }
-    };
-    if let Some(found) = named_part(argument, by_name)? {
-        return Ok(found);
-    }
-    let name = argument.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')).map_or(argument, |cut| cut.0);
-    let error = Error::request(format!("{doing}: there is no such tensor")).in_tensor(name);
-    Err(match nearest(name, items.iter().map(|item| item.name.as_str())).as_slice() {
-        [] => error,
-        near => error.help(format!("did you mean {}", near.join(" or "))),
-    })
-}
-
-fn strip(name: &str, prefixes: &[String]) -> Option<String> {
-    let mut rest = name;
-    while let Some(shorter) = prefixes.iter().filter(|p| !p.is_empty()).find_map(|p| rest.strip_prefix(p.as_str())) {
-        rest = shorter;
-    }
-    (rest.len() < name.len()).then(|| rest.to_owned())
 }

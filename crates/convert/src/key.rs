@@ -1,5 +1,6 @@
 //! The state dict inside a training checkpoint.
 
+use crate::step::weights::is_average;
 use std::collections::BTreeMap;
 use weightlift_core::{Error, Key, KeyPath, Result};
 
@@ -13,22 +14,8 @@ pub enum KeyChoice {
 }
 
 /// Keys under which trainers keep the weights.
-const STATE_DICTS: &[&str] = &[
-    "state_dict",
-    "model_state_dict",
-    "model",
-    "module",
-    "params",
-    "params_ema",
-    "ema",
-    "ema_state_dict",
-    "model_ema",
-    "state_dict_ema",
-    "net",
-    "network",
-    "weights",
-    "g_ema",
-];
+const STATE_DICTS: &[&str] =
+    &["state_dict", "model_state_dict", "model", "module", "params", "net", "network", "weights"];
 
 impl KeyChoice {
     /// The path of the subtree among tensors at these paths; empty for the root.
@@ -68,7 +55,7 @@ fn automatic(paths: &[&KeyPath]) -> Result<KeyPath> {
         [] => Ok(KeyPath::default()),
         [(only, _)] => Ok(KeyPath(only.clone())),
         several => Err(Error::request(format!("--key auto: {} subtrees could be the state dict", several.len()))
-            .help(format!("choose one of {}", list(several)))),
+            .help(format!("choose one of {}{}", list(several), averages(several)))),
     }
 }
 
@@ -82,8 +69,14 @@ pub(crate) fn suggestion(paths: &[&KeyPath]) -> Option<(String, usize)> {
     }
 }
 
+/// The way to choose by what they are, where some of them hold averages.
+fn averages(several: &[(Vec<Key>, usize)]) -> &'static str {
+    let any = several.iter().any(|(path, _)| matches!(path.last(), Some(Key::Text(text)) if is_average(text)));
+    if any { "; --weights raw or ema before it chooses" } else { "" }
+}
+
 fn is_state_dict(path: &[Key]) -> bool {
-    matches!(path.last(), Some(Key::Text(text)) if STATE_DICTS.contains(&text.as_str()))
+    matches!(path.last(), Some(Key::Text(text)) if STATE_DICTS.contains(&text.as_str()) || is_average(text))
 }
 
 /// All containers with the number of tensors below them.

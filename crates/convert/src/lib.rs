@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod blueprint;
+mod course;
 mod dedupe;
 mod inputs;
 mod items;
 mod key;
+mod lookup;
 mod measure;
 mod pattern;
 mod pieces;
@@ -30,7 +32,8 @@ mod tiles;
 mod value;
 mod workers;
 
-pub use inputs::Input;
+pub use course::{LineColumn, Told};
+pub use inputs::{Input, Parameter, ParameterOrder};
 pub use key::KeyChoice;
 pub use pattern::{Pattern, nearest};
 pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
@@ -40,7 +43,7 @@ pub use run::{Conversion, OnOverflow, Options, Progress, convert, manifest, plan
 pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{
     Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Preset, PresetAdd, PresetRule, Reshape,
-    ResizeRows, RowPairs, Set, Slice, Split, Step, Template, Transpose,
+    ResizeRows, RowPairs, Set, Slice, Split, Step, Template, Transpose, Weights,
 };
 pub use survey::{Survey, survey};
 pub use target::Target;

@@ -1,5 +1,6 @@
 //! What to do, as plain data, checked in full before a byte moves.
 
+use crate::course::Told;
 use crate::inputs::{Input, Inputs};
 use crate::items::{Item, Items};
 use crate::step::{CastRule, Step};
@@ -23,7 +24,7 @@ use weightlift_kernels::cast::{CastPair, Like};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    steps: Vec<Step>,
+    steps: Vec<Told>,
     allow_unmatched: bool,
     apply_scales: bool,
 }
@@ -36,20 +37,15 @@ impl Plan {
 
     /// Adds a step. Includes that follow one another are one step, likewise excludes and stripped prefixes.
     #[must_use]
-    pub fn step(mut self, step: Step) -> Plan {
-        match (self.steps.last_mut(), step) {
-            (Some(Step::Include(last)), Step::Include(more)) => last.extend(more),
-            (Some(Step::Exclude(last)), Step::Exclude(more)) => last.extend(more),
-            (Some(Step::StripPrefix(last)), Step::StripPrefix(more)) => last.extend(more),
-            (_, step) => self.steps.push(step),
-        }
+    pub fn step(mut self, step: impl Into<Told>) -> Plan {
+        self.steps.push(step.into());
         self
     }
 
     /// Puts a step before all others.
     #[must_use]
-    pub fn before(mut self, step: Step) -> Plan {
-        self.steps.insert(0, step);
+    pub fn before(mut self, step: impl Into<Told>) -> Plan {
+        self.steps.insert(0, step.into());
         self
     }
 
@@ -92,8 +88,8 @@ impl Plan {
     /// The `.npy` files that steps name: each is to be given to [`Plan::resolve`] as an input whose word is the path.
     pub fn arrays(&self) -> Vec<&str> {
         let mut arrays: Vec<&str> = Vec::new();
-        for step in &self.steps {
-            let array = match step {
+        for told in &self.steps {
+            let array = match &told.step {
                 Step::Set(set) => set.array(),
                 Step::Add(add) => add.array(),
                 _ => None,
@@ -101,6 +97,15 @@ impl Plan {
             arrays.extend(array.filter(|array| !arrays.contains(array)));
         }
         arrays
+    }
+
+    /// Whether a step asks how optimizers number parameters: then [`Input::orders`] is to be given.
+    pub fn follows_optimizers(&self) -> bool {
+        self.steps.iter().any(|told| match &told.step {
+            Step::CopyRows(rule) => rule.takes_related(),
+            Step::ResizeRows(rule) => rule.takes_related(),
+            _ => false,
+        })
     }
 
     /// Lets patterns and renames match nothing.
@@ -116,7 +121,7 @@ impl Plan {
     }
 
     /// The steps in order.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[Told] {
         &self.steps
     }
 
@@ -138,18 +143,14 @@ impl Plan {
         }
         let inputs = Inputs(inputs);
         let catalog = inputs.edited();
-        let mut items = Items::of(inputs, self.allow_unmatched);
-        let mut matches = Vec::new();
-        for step in &self.steps {
-            let count = items.apply(step)?;
-            matches.push((step.to_string(), count));
-        }
-        let mut items = items.finish()?;
+        let mut course = Items::of(inputs);
+        let mut matches = course.carry_out(&self.steps, self.allow_unmatched)?;
+        let mut items = course.finish()?;
         let notes = self.scale(&mut items, inputs, &mut matches)?;
         if items.iter().all(|item| item.of_format) && !catalog.entries.is_empty() {
             return Err(Error::request("the steps leave no tensor to write"));
         }
-        let key_given = self.steps.iter().any(|step| matches!(step, Step::Key(_)));
+        let key_given = self.steps.iter().any(|told| matches!(told.step, Step::Key(_)));
         let mut resolved = target::fit(items, inputs, target)?;
         if resolved.outputs.is_empty() && !catalog.entries.is_empty() {
             let error = Error::request(format!("no tensor is left that {} can hold", target.name));
@@ -169,7 +170,9 @@ impl Plan {
         }
         resolved.not_carried.extend(catalog.left_behind.iter().cloned());
         resolved.matches = matches;
+        resolved.notes.extend(course.notes);
         resolved.notes.extend(notes);
+        resolved.emptied = course.emptied;
         if !key_given {
             let paths: Vec<_> = catalog.entries.iter().map(|entry| &entry.path).collect();
             resolved.suggested_key = key::suggestion(&paths);
@@ -256,9 +259,11 @@ pub struct Resolved {
     pub carries_extras: bool,
     /// Where it does not, what that is, a line each.
     pub not_carried: Vec<String>,
-    /// What is written as it was asked for and hardly meant so, a line each.
+    /// Containers that a step emptied and that go with their tensors, as paths of the edited checkpoint.
+    pub emptied: Vec<KeyPath>,
+    /// What a user should know: what steps chose or dropped by themselves, and what is hardly meant so; a line each.
     pub notes: Vec<String>,
-    /// Each step with the number of tensors it concerned.
+    /// Each step, or each pattern of one that selects, with the number of tensors it concerned.
     pub matches: Vec<(String, usize)>,
     /// The `--key` of a state dict that stands beside other tensors, with its tensor count, where no key was given.
     pub suggested_key: Option<(String, usize)>,

@@ -123,7 +123,7 @@ pub struct Conversion<'a> {
 impl<'a> Conversion<'a> {
     /// What the inputs hold; their words have done their work when the plan was resolved.
     pub(crate) fn catalogs(&self) -> Vec<Input<'a>> {
-        self.inputs.iter().map(|input| Input { word: "", catalog: input.catalog() }).collect()
+        self.inputs.iter().map(|input| Input::new("", input.catalog())).collect()
     }
 
     /// The inputs opened for reading; what must be decoded is spilled beside the output.

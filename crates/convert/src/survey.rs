@@ -48,7 +48,7 @@ pub fn survey(
     let readable: Vec<EntryId> = entries.iter().copied().filter(|&id| refusal(catalog.entry(id)).is_none()).collect();
     let outputs = readable.iter().map(|&id| as_it_is(id, catalog.entry(id))).collect();
     let resolved = Resolved { outputs, ..Resolved::default() };
-    let inputs = [Input { word: "", catalog }];
+    let inputs = [Input::new("", catalog)];
     let blueprint = Blueprint::new(&resolved, Inputs(&inputs), &anything(catalog.format), options)?;
     let sources = [Source::new(files, checkpoint, &std::env::temp_dir())];
     progress.begin(blueprint.jobs.iter().fold(0, |sum, job| sum.saturating_add(job.bytes())));

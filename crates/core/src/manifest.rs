@@ -79,6 +79,9 @@ pub struct Manifest {
     pub tensors: Vec<Output>,
     /// What each input had beside tensors, by input position.
     pub extras: Vec<(u32, Extras)>,
+    /// Containers of the first input that lost all their tensors on purpose: writers that carry the objects around
+    /// tensors leave them out too.
+    pub emptied: Vec<KeyPath>,
     /// The blobs that are verbatim copies, and of what.
     pub verbatim: BTreeMap<BlobId, FileRange>,
 }

@@ -33,7 +33,8 @@ pub(crate) enum Verb {
     Bench(BenchArgs),
     /// List the presets, or print the rules of one
     Presets {
-        /// The preset to print
+        /// The preset to print, or a file of your own to check
+        #[arg(value_name = "NAME|FILE.toml")]
         name: Option<String>,
     },
 }
@@ -214,7 +215,12 @@ pub(crate) struct ConvertArgs {
     /// file of your own; NAME:reverse goes back; weightlift presets shows them
     #[arg(long, value_name = "NAME|FILE.toml[:reverse]", help_heading = "Steps, in the order given")]
     pub(crate) preset: Vec<String>,
-    /// Drop what optimizers keep: slots beside their weights, counters, PyTorch's optimizer entries
+    /// Take the weights as they were trained, or the moving averages kept beside them (NAME/ExponentialMovingAverage,
+    /// model_ema, ema_state_dict, params_ema, ...) in their place; the others go
+    #[arg(long, value_name = "raw|ema", help_heading = "Steps, in the order given")]
+    pub(crate) weights: Vec<String>,
+    /// Drop what optimizers keep: slots beside their weights, counters, PyTorch's optimizer entries (docs/optimizer.md
+    /// lists them); the closing lines count what went
     #[arg(long, num_args = 0, default_missing_value = "", help_heading = "Steps, in the order given")]
     pub(crate) drop_optimizer: Vec<String>,
     /// Set a tensor or a part of it, keeping its dtype: --set 'w[0, 3]=1.5', --set b=b.npy, --set 'w[:2]=other::v[5:7]'

@@ -50,7 +50,7 @@ pub(crate) fn plan(
     let (opened, plan, save) = prepare(args, given)?;
     let (resolved, target) = opened.resolve(&plan, args.inputs().1, &save)?;
     if let Some(path) = recipe {
-        write_recipe(&opened, path, &given.recipe(&words(args))?, args.force)?;
+        write_recipe(&opened, path, &given.recipe(&words(args), args.allow_unmatched)?, args.force)?;
     }
     let mut options = save.options.clone();
     if let Some(most) = save.max_memory {

@@ -83,7 +83,16 @@ fn presets(name: Option<&str>, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     match weightlift::PRESETS.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(out.write_all(text.as_bytes())?),
-        None => anyhow::bail!("there is no preset {name:?} (there are {})", known().collect::<Vec<_>>().join(", ")),
+        None if name.ends_with(".toml") => {
+            let words = weightlift::Words { files: weightlift_io::real(), with_related: false };
+            let text = words.text(name)?;
+            weightlift::parse_preset(name, &text, false)?;
+            Ok(out.write_all(text.as_bytes())?)
+        }
+        None => anyhow::bail!(
+            "there is no preset {name:?} (there are {}; a file of your own ends in .toml)",
+            known().collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 

@@ -30,7 +30,7 @@ impl Given {
         for (word, text) in &self.0 {
             let steps = match word.as_str() {
                 "recipe" => weightlift::parse_recipe(text, &words.text(text)?, words)?,
-                word => vec![words.step(word, text)?],
+                word => vec![words.step(word, text)?.into()],
             };
             plan = steps.into_iter().fold(plan, Plan::step);
         }
@@ -38,11 +38,11 @@ impl Given {
     }
 
     /// The same as a recipe; recipes among the flags are written out in full.
-    pub(crate) fn recipe(&self, words: &Words) -> Result<String> {
-        let mut recipe = String::new();
+    pub(crate) fn recipe(&self, words: &Words, allow_unmatched: bool) -> Result<String> {
+        let mut recipe = String::from(if allow_unmatched { "allow-unmatched = true\n\n" } else { "" });
         for (word, text) in &self.0 {
             match word.as_str() {
-                "recipe" => recipe.push_str(&(words.text(text)?.trim_end().to_owned() + "\n\n")),
+                "recipe" => recipe.push_str(&weightlift::restate_recipe(text, &words.text(text)?, words)?),
                 word => recipe.push_str(&weightlift::write_recipe([(word, text.as_str())], words.with_related)),
             }
         }

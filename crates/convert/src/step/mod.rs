@@ -4,9 +4,12 @@ mod cast;
 mod layout;
 mod merge;
 mod names;
+mod optimizer;
 mod preset;
+mod related;
 mod rows;
 mod set;
+pub(crate) mod weights;
 
 pub use cast::CastRule;
 pub use layout::{Join, Reshape, Slice, Split, Transpose};
@@ -15,6 +18,7 @@ pub use names::{Expected, NameMap};
 pub use preset::{Preset, PresetAdd, PresetRule, Template};
 pub use rows::{CopyRows, Fill, ResizeRows, RowPairs};
 pub use set::{Add, Array, Set};
+pub use weights::Weights;
 
 use crate::{KeyChoice, Pattern, Rename};
 use std::fmt;
@@ -30,6 +34,8 @@ pub enum Step {
     Exclude(Vec<Pattern>),
     /// Keeps one subtree and takes its path off the names.
     Key(KeyChoice),
+    /// Takes the weights themselves, or the averages kept of them in training.
+    Weights(Weights),
     /// Renames by expression.
     Rename(Rename),
     /// Renames by a function; for programs.
@@ -86,6 +92,7 @@ impl fmt::Display for Step {
             Step::Exclude(patterns) => write!(f, "exclude {}", texts(patterns)),
             Step::Key(KeyChoice::Auto) => f.write_str("key auto"),
             Step::Key(KeyChoice::Path(path)) => write!(f, "key {path}"),
+            Step::Weights(choice) => write!(f, "weights {choice}"),
             Step::Rename(rename) => write!(f, "rename {}", rename.text()),
             Step::RenameWith(_) => f.write_str("rename by a function"),
             Step::StripPrefix(prefixes) => write!(f, "strip prefix {}", prefixes.join(" ")),

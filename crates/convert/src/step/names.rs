@@ -1,68 +1,10 @@
-//! Tables of names: `--map`, `--expect`, `--drop-optimizer`.
+//! Tables of names: `--map`, `--expect`.
 
 use crate::items::Items;
 use crate::pattern::nearest;
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use weightlift_core::{DType, Error, Result, Shape};
-
-/// Endings of what optimizers keep beside a weight, after `/`, `.` or as they stand.
-const SLOTS: &[&str] = &[
-    // TensorFlow 1 optimizers
-    "/Adam",
-    "/Adam_1",
-    "/adam_m",
-    "/adam_v",
-    "/AdamW",
-    "/AdamW_1",
-    "/Momentum",
-    "/RMSProp",
-    "/RMSProp_1",
-    "/Adagrad",
-    "/Adadelta",
-    "/Adadelta_1",
-    "/Ftrl",
-    "/Ftrl_1",
-    "/BERTAdam",
-    "/BERTAdam_1",
-    "/LAMB",
-    "/LAMB_1",
-    "/lamb_m",
-    "/lamb_v",
-    "/AdamWeightDecayOptimizer",
-    "/AdamWeightDecayOptimizer_1",
-    // Adafactor of mesh and tensor2tensor
-    "_slot_v",
-    "_slot_vr",
-    "_slot_vc",
-    "_slot_m",
-    "/Adafactor",
-    "/Adafactor_1",
-    "/vr",
-    "/vc",
-    // averages
-    "/ExponentialMovingAverage",
-];
-
-/// Names, and parts of names, that belong to an optimizer alone.
-const OPTIMIZER: &[&str] = &[
-    r"^(beta[12]_power|global_step|learning_rate|loss_scale|good_steps)(_\d+)?$",
-    r"(^|/)(beta[12]_power|global_step)(_\d+)?$",
-    // TF2 objects: slots, the optimizer's own variables, the counter of saves
-    r"/\.OPTIMIZER_SLOT/",
-    r"^(optimizer|save_counter)(/|$)",
-    r"^_optimizer(/|$)",
-    // PyTorch: trainers' keys
-    r"^(optimizer|optimizers|optimizer_state_dict|optimizer_states|optim)\.(\d+\.)?(state|param_groups)(\.|$)",
-    r"^(lr_scheduler|lr_schedulers|scheduler_state_dict|grad_scaler)\.",
-];
-
-/// Whether `name` is an optimizer's slot of the weight `of`.
-pub(crate) fn is_slot_of(name: &str, of: &str) -> bool {
-    let stem = of.strip_suffix("/.ATTRIBUTES/VARIABLE_VALUE").unwrap_or(of);
-    let Some(rest) = name.strip_prefix(stem) else { return false };
-    SLOTS.contains(&rest) || rest.starts_with("/.OPTIMIZER_SLOT/")
-}
 
 /// Whether `name` can be that of a table of words, rather than of positions or kinds of tokens.
 pub(crate) fn is_vocabulary(name: &str) -> bool {
@@ -234,27 +176,6 @@ impl Items<'_> {
         }
         drop(known);
         self.rename(&format!("--map {}", map.text), true, |name| Ok(table.get(name).map(|new| (*new).to_owned())))
-    }
-
-    /// Drops what optimizers keep: slots of tensors that are there, and what belongs to an optimizer by its name.
-    pub(crate) fn drop_optimizer(&mut self) -> Result<usize> {
-        let own = OPTIMIZER.iter().map(|regex| crate::pattern::compile(regex, regex)).collect::<Result<Vec<_>>>()?;
-        let names: std::collections::HashSet<&str> = self.names().collect();
-        // A slot is one only beside its weight, so that a weight that is called so by chance stays.
-        let is_slot = |name: &str| {
-            let weight = |slot: &&str| name.strip_suffix(*slot).is_some_and(|weight| names.contains(weight));
-            SLOTS.iter().any(weight)
-        };
-        let gone: Vec<bool> =
-            self.names().map(|name| is_slot(name) || own.iter().any(|regex| regex.is_match(name))).collect();
-        drop(names);
-        let count = gone.iter().filter(|&&gone| gone).count();
-        if count == 0 && !self.allows_unmatched() {
-            let error = Error::request("--drop-optimizer finds no optimizer variable");
-            return Err(error.help("--allow-unmatched lets it pass; --exclude names others"));
-        }
-        self.keep(|at| !gone[at]);
-        Ok(count)
     }
 
     /// Compares names, and dtypes and shapes where they are given.

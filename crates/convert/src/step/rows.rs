@@ -1,5 +1,6 @@
 //! Rows of matrices: `--copy-rows` and `--resize-rows`.
 
+use super::related::{Related, Relation};
 use crate::items::Items;
 use crate::value::{RowMap, Value};
 use std::collections::HashMap;
@@ -137,6 +138,10 @@ impl CopyRows {
     pub fn with_related(self, related: bool) -> CopyRows {
         CopyRows { related, ..self }
     }
+
+    pub(crate) fn takes_related(&self) -> bool {
+        self.related
+    }
 }
 
 impl fmt::Display for CopyRows {
@@ -240,6 +245,10 @@ impl ResizeRows {
     pub fn with_related(self, related: bool) -> ResizeRows {
         ResizeRows { related, ..self }
     }
+
+    pub(crate) fn takes_related(&self) -> bool {
+        self.related
+    }
 }
 
 impl fmt::Display for ResizeRows {
@@ -264,7 +273,7 @@ impl Items<'_> {
     /// Copies rows.
     pub(crate) fn copy_rows(&mut self, rule: &CopyRows) -> Result<usize> {
         let (at, _) = self.find_whole(&rule.to, "--copy-rows")?;
-        let targets = if rule.related { self.related(at) } else { self.tied(at, false) };
+        let targets = if rule.related { self.related(at)? } else { vec![Related::of(at)] };
         let rows_of = |value: &Value| value.shape().dims().first().copied().unwrap_or(0);
         let name = self.edited()[at].name.clone();
         let source = self.operand(&rule.from, "--copy-rows")?;
@@ -280,10 +289,13 @@ impl Items<'_> {
             return Err(Error::request(format!("--copy-rows {rule}: there is no row to copy")).in_tensor(&name));
         }
         let mut made = Vec::new();
-        for &other in &targets {
-            let source = if other == at { source.clone() } else { self.counterpart(&rule.from, &rule.to, other)? };
-            let value = self.edited()[other].value.with_rows(&source, map.clone());
-            made.push(value.map_err(|error| error.in_tensor(&self.edited()[other].name))?);
+        for related in &targets {
+            let source = match related.by {
+                Relation::Same => source.clone(),
+                _ => self.counterpart(&rule.from, &rule.to, related)?,
+            };
+            let item = &self.edited()[related.at];
+            made.push(item.value.with_rows(&source, map.clone()).map_err(|error| error.in_tensor(&item.name))?);
         }
         self.replace(&targets, made);
         Ok(targets.len())
@@ -292,15 +304,14 @@ impl Items<'_> {
     /// Grows or shrinks.
     pub(crate) fn resize_rows(&mut self, rule: &ResizeRows) -> Result<usize> {
         let (at, _) = self.find_whole(&rule.name, "--resize-rows")?;
-        let targets = if rule.related { self.related(at) } else { self.tied(at, false) };
+        let targets = if rule.related { self.related(at)? } else { vec![Related::of(at)] };
         let mut made = Vec::new();
-        for &other in &targets {
-            let item = &self.edited()[other];
+        for related in &targets {
+            let item = &self.edited()[related.at];
             let value = &item.value;
-            let is_slot = other != at && super::names::is_slot_of(&item.name, &self.edited()[at].name);
             let fill = match &rule.fill {
                 // Random numbers are no moments: a second moment must not be negative.
-                Some(Fill::Normal { .. }) if is_slot => Some(&Fill::Zero),
+                Some(Fill::Normal { .. }) if matches!(related.by, Relation::Slot(_)) => Some(&Fill::Zero),
                 fill => fill.as_ref(),
             };
             let resized = value.resize_rows(rule.rows, |more| match fill {
@@ -308,64 +319,16 @@ impl Items<'_> {
                 None => Err(Error::request("has fewer rows; a fill is needed for more")
                     .help("write NAME=N:FILL with zero, mean, normal:STD,SEED or row:K as FILL")),
             });
-            made.push(resized.map_err(|error| error.in_tensor(&self.edited()[other].name))?);
+            made.push(resized.map_err(|error| error.in_tensor(&item.name))?);
         }
         self.replace(&targets, made);
         Ok(targets.len())
     }
 
-    /// The tensor that stands to `other` as the source stands to the target: the target itself where both are one;
-    /// otherwise the tensor of the same name in the source's checkpoint.
-    fn counterpart(&mut self, from: &str, to: &str, other: usize) -> Result<Value> {
-        let name = self.edited()[other].name.clone();
-        if from == to {
-            return Ok(self.edited()[other].value.clone());
-        }
-        match from.split_once("::") {
-            Some((word, _)) => self.operand(&format!("{word}::{name}"), "--with-related"),
-            None => Err(Error::request("belongs to the target, but the source has nothing like it")
-                .in_tensor(name)
-                .help("leave out --with-related and name each copy")),
-        }
-    }
-
-    /// Positions of the tensor at `at` and of what belongs to it: tied tensors, optimizer slots, and output layers and
-    /// biases, all with as many rows.
-    fn related(&self, at: usize) -> Vec<usize> {
-        let own = &self.edited()[at];
-        let rows = own.value.shape().dims().first();
-        let mut found = self.tied(at, true);
-        for (other, item) in self.edited().iter().enumerate() {
-            let belongs = super::names::is_slot_of(&item.name, &own.name)
-                || (super::names::is_vocabulary(&own.name) && self.is_output_layer(&item.name));
-            if belongs && item.value.shape().dims().first() == rows && item.value.element().is_ok() {
-                found.push(other);
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// Whether a tensor is the output layer over the vocabulary or its bias, rather than those of a classifier, which
-    /// have weights of their own beside the bias.
-    fn is_output_layer(&self, name: &str) -> bool {
-        let own_weights = name.strip_suffix("output_bias").map(|stem| format!("{stem}output_weights"));
-        let classifier = own_weights.is_some_and(|weights| self.names().any(|name| name == weights));
-        super::names::is_output_layer(name) && !classifier
-    }
-
-    /// The position itself, and with `all` those of the tensors tied to it.
-    fn tied(&self, at: usize, all: bool) -> Vec<usize> {
-        let own = self.identity(&self.edited()[at].value);
-        let same = |other: &usize| *other == at || (all && self.identity(&self.edited()[*other].value) == own);
-        (0..self.edited().len()).filter(same).collect()
-    }
-
     /// Puts new values in the place of those at `targets`; what was tied and became alike stays tied.
-    fn replace(&mut self, targets: &[usize], made: Vec<Value>) {
+    fn replace(&mut self, targets: &[Related], made: Vec<Value>) {
         let mut known = HashMap::new();
-        for (&at, value) in targets.iter().zip(made) {
+        for (&Related { at, .. }, value) in targets.iter().zip(made) {
             let value = known.entry(self.identity(&self.edited()[at].value)).or_insert(value).clone();
             self.lists[0][at].value = value;
         }

@@ -11,7 +11,7 @@ use crate::symbol::Rebuild;
 use crate::tensor;
 use crate::tree::{self, Slot};
 use std::collections::{HashMap, HashSet};
-use weightlift_core::{Error, Key, Output, Result};
+use weightlift_core::{Error, Key, KeyPath, Output, Result};
 
 /// What happens in a slot. Numbers are positions among the outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct Planner<'a> {
 ///
 /// # Errors
 /// `Request`, naming the tensor, where it cannot get its place.
-pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output]) -> Result<Option<Edits>> {
+pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output], emptied: &[KeyPath]) -> Result<Option<Edits>> {
     if tensor::is_tensor(&tree.graph, tree.root) {
         let kept = matches!(outputs, [only] if only.path.0.is_empty());
         return Ok(kept.then(|| Edits { root: Some(0), ..Edits::default() }));
@@ -59,7 +59,11 @@ pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output]) -> Result<Option
         }
     }
     let mut planner = Planner { tree, outputs, edits: Edits::default() };
-    for (found, outputs) in tree.found.iter().zip(&of_entry) {
+    let gone: Vec<String> = emptied.iter().filter(|path| planner.empty(path)).map(|path| path.joined() + ".").collect();
+    let goes = |found: &Found| gone.iter().any(|container| found.name.starts_with(container));
+    for (found, outputs) in
+        tree.found.iter().zip(&of_entry).filter(|(found, outputs)| !outputs.is_empty() || !goes(found))
+    {
         planner.entry(found, outputs)?;
     }
     strangers.into_iter().try_for_each(|output| planner.add_outermost(output))?;
@@ -68,6 +72,20 @@ pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output]) -> Result<Option
 }
 
 impl Planner<'_> {
+    /// Takes a whole container out of its dict; whether there is such a one.
+    fn empty(&mut self, path: &KeyPath) -> bool {
+        let (mut node, mut last) = (self.tree.root, None);
+        for key in &path.0 {
+            let Some(child) = tree::children(&self.tree.graph, node).into_iter().find(|child| child.key == *key) else {
+                return false;
+            };
+            (node, last) = (child.value, Some(child.slot));
+        }
+        let slot = last.filter(|&slot| is_value(&self.tree.graph, slot));
+        slot.into_iter().for_each(|slot| drop(self.edits.slots.insert(slot, Change::Remove)));
+        slot.is_some()
+    }
+
     fn entry(&mut self, found: &Found, outputs: &[usize]) -> Result<()> {
         let same = outputs.iter().position(|&at| self.outputs[at].name == found.name);
         let Some(&kept) = outputs.get(same.unwrap_or(0)) else { return self.drop_entry(found) };

@@ -53,7 +53,7 @@ fn content<'a>(manifest: &'a Manifest, options: &WriteOptions) -> Result<Content
     let placed = nest::placed(manifest)?;
     let trees = manifest.extras.iter().filter_map(|(input, extras)| Some((*input, extras.get::<Tree>()?)));
     if let Some((input, tree)) = trees.min_by_key(|(input, _)| *input)
-        && let Some(edits) = edit::plan(tree, input, &manifest.tensors)?
+        && let Some(edits) = edit::plan(tree, input, &manifest.tensors, &manifest.emptied)?
     {
         let (pickle, carried) = keep::pickle(tree, &edits, manifest, &placed, options)?;
         return Ok(Content { pickle, carried, tree: Some(tree) });
