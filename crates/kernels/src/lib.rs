@@ -7,6 +7,7 @@
 pub mod average;
 pub mod cast;
 pub mod checksum;
+pub mod device;
 pub mod pack;
 pub mod strided;
 pub mod summary;

@@ -1,0 +1,291 @@
+//! A tile: buffers for one job.
+
+use crate::buffers::{PARAMS, PARAMS_STRIDE, Parts};
+use crate::context::{Gpu, Shared, failed};
+use crate::dispatch::Plan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use weightlift_core::{Error, Result};
+use weightlift_kernels::cast::Tally;
+use weightlift_kernels::device::{Done, Job, Pick, Tile};
+use wgpu::{Buffer, BufferUsages, BufferView, BufferViewMut, MapMode, PollType, SubmissionIndex};
+
+/// The buffers; they outlive the jobs.
+pub(crate) struct Slot {
+    /// What is filled; the same as `input` in shared memory.
+    upload: Buffer,
+    input: Buffer,
+    output: Buffer,
+    /// What is read; the same as `output` in shared memory.
+    download: Buffer,
+    bind_group: wgpu::BindGroup,
+    /// The mapped upload buffer.
+    writing: Option<BufferViewMut>,
+    writable: Mapping,
+}
+
+/// How far a map has come.
+#[derive(Clone, Default)]
+struct Mapping(Arc<AtomicU8>);
+
+impl Mapping {
+    const DONE: u8 = 1;
+    const FAILED: u8 = 2;
+
+    /// Begins to map a part of a buffer.
+    fn begin(&self, buffer: &Buffer, mode: MapMode, range: std::ops::Range<u64>) {
+        self.0.store(0, Ordering::SeqCst);
+        let state = self.0.clone();
+        buffer.map_async(mode, range, move |mapped| {
+            state.store(if mapped.is_ok() { Mapping::DONE } else { Mapping::FAILED }, Ordering::SeqCst);
+        });
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == Mapping::DONE
+    }
+}
+
+impl Slot {
+    pub(crate) fn new(shared: &Shared) -> Result<Slot> {
+        let (device, parts) = (&shared.device, &shared.parts);
+        let buffer = |size: u64, usage: BufferUsages, mapped_at_creation: bool| {
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation })
+        };
+        let (input_size, output_size) = (parts.input(), parts.output());
+        let input_use = BufferUsages::STORAGE | BufferUsages::UNIFORM | BufferUsages::COPY_SRC;
+        let output_use = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let (upload, input, output, download) = if shared.in_place {
+            let input = buffer(input_size, input_use | BufferUsages::MAP_WRITE, true);
+            let output = buffer(output_size, output_use | BufferUsages::MAP_READ, false);
+            (input.clone(), input, output.clone(), output)
+        } else {
+            (
+                buffer(input_size, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true),
+                buffer(input_size, input_use | BufferUsages::COPY_DST, false),
+                buffer(output_size, output_use, false),
+                buffer(output_size, BufferUsages::MAP_READ | BufferUsages::COPY_DST, false),
+            )
+        };
+        let bind_group = bind_group(shared, parts, &input, &output);
+        // Where memory ran out, the device says so by now.
+        shared.alive()?;
+        let view = upload.get_mapped_range_mut(..).map_err(|error| failed(&format!("cannot map memory: {error}")))?;
+        let writable = Mapping::default();
+        Ok(Slot { upload, input, output, download, bind_group, writing: Some(view), writable })
+    }
+
+    fn fill(&mut self, shared: &Shared, offset: u64, bytes: &[u8]) -> Result<()> {
+        if self.writing.is_none() {
+            shared.alive()?;
+            let mapped = self.writable.is_done().then(|| self.upload.get_mapped_range_mut(..).ok()).flatten();
+            self.writing = Some(mapped.ok_or_else(|| shared.fail("memory to fill was not mapped"))?);
+        }
+        let start = offset as usize;
+        if let Some(view) = self.writing.as_mut() {
+            view.slice(start..start + bytes.len()).copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+}
+
+fn bind_group(shared: &Shared, parts: &Parts, input: &Buffer, output: &Buffer) -> wgpu::BindGroup {
+    let part = |binding: u32, buffer, offset: u64, size: u64| wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset,
+            size: std::num::NonZeroU64::new(size),
+        }),
+    };
+    shared.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &shared.layout,
+        entries: &[
+            part(0, input, 0, parts.source),
+            part(1, output, parts.counts, parts.result),
+            part(2, output, 0, parts.counts),
+            part(3, input, parts.table_at(), parts.table),
+            part(4, input, parts.params_at(), PARAMS),
+        ],
+    })
+}
+
+/// A job on its way.
+struct Pending {
+    index: SubmissionIndex,
+    readable: Mapping,
+    /// Bytes of counts and result that are read.
+    read: u64,
+    result: u64,
+    segments: usize,
+    /// Nothing is heard of it any more.
+    hangs: bool,
+}
+
+/// A tile that is lent.
+pub(crate) struct GpuTile<'a> {
+    gpu: &'a Gpu,
+    slot: Option<Slot>,
+    pending: Option<Pending>,
+    /// The mapped result of the job before.
+    reading: Option<BufferView>,
+}
+
+impl<'a> GpuTile<'a> {
+    pub(crate) fn new(gpu: &'a Gpu, slot: Slot) -> GpuTile<'a> {
+        GpuTile { gpu, slot: Some(slot), pending: None, reading: None }
+    }
+
+    fn shared(&self) -> &'a Shared {
+        &self.gpu.shared
+    }
+
+    fn slot(&mut self) -> Result<&mut Slot> {
+        self.slot.as_mut().ok_or_else(|| failed("the tile is gone"))
+    }
+
+    /// Lets go of the last result.
+    fn unmap(&mut self) {
+        if self.reading.take().is_some()
+            && let Some(slot) = &self.slot
+        {
+            slot.download.unmap();
+        }
+    }
+
+    fn encode(&mut self, plan: &Plan, job: &Job) -> Result<wgpu::CommandBuffer> {
+        let shared = self.shared();
+        let parts = shared.parts;
+        let pipeline = shared.pipeline(plan.shader);
+        let slot = self.slot()?;
+        slot.fill(shared, parts.table_at(), bytemuck::cast_slice(&plan.table))?;
+        for (at, dispatch) in plan.dispatches.iter().enumerate() {
+            let at = parts.params_at() + at as u64 * PARAMS_STRIDE;
+            slot.fill(shared, at, bytemuck::bytes_of(&dispatch.params))?;
+        }
+        slot.writing = None;
+        slot.upload.unmap();
+        let mut encoder = shared.device.create_command_encoder(&Default::default());
+        if !shared.in_place {
+            let params = plan.dispatches.len() as u64 * PARAMS_STRIDE;
+            for (at, len) in [
+                (0, job.source_bytes()),
+                (parts.table_at(), plan.table.len() as u64 * 4),
+                (parts.params_at(), params),
+            ] {
+                if len > 0 {
+                    encoder.copy_buffer_to_buffer(&slot.upload, at, &slot.input, at, Some(words(len)));
+                }
+            }
+        }
+        let counts = plan.segments as u64 * 16;
+        encoder.clear_buffer(&slot.output, 0, Some(counts.max(4)));
+        if let Pick::Scatter { .. } = job.pick() {
+            let len = words(job.result_bytes());
+            encoder.copy_buffer_to_buffer(&slot.input, job.base_offset(), &slot.output, parts.counts, Some(len));
+        }
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipeline);
+            for (at, dispatch) in plan.dispatches.iter().enumerate() {
+                pass.set_bind_group(0, &slot.bind_group, &[(at as u64 * PARAMS_STRIDE) as u32]);
+                pass.dispatch_workgroups(dispatch.groups.0, dispatch.groups.1, 1);
+            }
+        }
+        if !shared.in_place {
+            let (result, at) = (words(job.result_bytes()), parts.counts);
+            encoder.copy_buffer_to_buffer(&slot.output, 0, &slot.download, 0, Some(counts.max(4)));
+            if result > 0 {
+                encoder.copy_buffer_to_buffer(&slot.output, at, &slot.download, at, Some(result));
+            }
+        }
+        Ok(encoder.finish())
+    }
+}
+
+/// Copies are whole words.
+fn words(bytes: u64) -> u64 {
+    bytes.next_multiple_of(4)
+}
+
+impl Tile for GpuTile<'_> {
+    fn fill(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let shared = self.shared();
+        let end = offset.saturating_add(bytes.len() as u64);
+        if end > shared.parts.source {
+            return Err(Error::limit(format!("{end} bytes for a tile of {}", shared.parts.source)));
+        }
+        self.slot()?.fill(shared, offset, bytes)
+    }
+
+    fn submit(&mut self, job: &Job) -> Result<()> {
+        let shared = self.shared();
+        let plan = shared.plan(job)?;
+        shared.alive()?;
+        self.unmap();
+        let commands = self.encode(&plan, job)?;
+        let (count, faults) = (shared.submitted.fetch_add(1, Ordering::SeqCst) + 1, shared.settings.faults);
+        if faults.submit == Some(count) {
+            return Err(shared.fail("a submission was refused, as it was told to be"));
+        }
+        let index = shared.queue.submit([commands]);
+        if faults.lose == Some(count) {
+            shared.device.destroy();
+        }
+        let read = shared.parts.counts + words(job.result_bytes());
+        let readable = Mapping::default();
+        let slot = self.slot()?;
+        readable.begin(&slot.download, MapMode::Read, 0..read);
+        slot.writable.begin(&slot.upload, MapMode::Write, 0..slot.upload.size());
+        let (result, segments) = (job.result_bytes(), plan.segments);
+        let hangs = faults.hang == Some(count);
+        self.pending = Some(Pending { index, readable, read, result, segments, hangs });
+        shared.alive()
+    }
+
+    fn wait(&mut self) -> Result<Done<'_>> {
+        let shared = self.shared();
+        let pending = self.pending.take().ok_or_else(|| Error::request("no job was submitted"))?;
+        let timeout = shared.settings.timeout;
+        let late = || shared.fail(&format!("no answer within {} s", timeout.as_secs_f32()));
+        if pending.hangs {
+            std::thread::sleep(timeout);
+            return Err(late());
+        }
+        let wait = PollType::Wait { submission_index: Some(pending.index), timeout: Some(timeout) };
+        match shared.device.poll(wait) {
+            Ok(_) => {}
+            Err(wgpu::PollError::Timeout) => return Err(late()),
+            Err(error) => return Err(shared.fail(&error.to_string())),
+        }
+        shared.alive()?;
+        let fault = shared.settings.faults.map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
+        let slot = self.slot.as_ref().ok_or_else(|| failed("the tile is gone"))?;
+        let mapped = (pending.readable.is_done() && !fault).then(|| slot.download.get_mapped_range(0..pending.read));
+        let Some(Ok(view)) = mapped else { return Err(shared.fail("a result could not be mapped")) };
+        let view = self.reading.insert(view);
+        let (counts, bytes) = view.split_at(shared.parts.counts as usize);
+        let tallies = counts.chunks_exact(16).take(pending.segments).map(tally).collect();
+        Ok(Done { bytes: &bytes[..pending.result as usize], tallies })
+    }
+}
+
+/// The counts of a segment, in the shaders' order.
+fn tally(bytes: &[u8]) -> Tally {
+    let mut counts = bytes.chunks_exact(4).map(|word| match word {
+        &[a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        _ => 0,
+    });
+    let mut next = || counts.next().unwrap_or(0);
+    Tally { overflow: next(), to_zero: next(), subnormal: next(), nan: next() }
+}
+
+impl Drop for GpuTile<'_> {
+    fn drop(&mut self) {
+        self.unmap();
+        if let Some(slot) = self.slot.take() {
+            self.gpu.give_back(slot);
+        }
+    }
+}
