@@ -1,5 +1,6 @@
 //! The adapters of this machine.
 
+use crate::quiet::quietly;
 use std::fmt;
 use weightlift_core::{Error, Kind, Result};
 use wgpu::{Backends, DeviceType, Instance, InstanceDescriptor, InstanceFlags};
@@ -30,8 +31,7 @@ pub fn adapters() -> Vec<Adapter> {
     let mut descriptor = InstanceDescriptor::new_without_display_handle();
     descriptor.backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
     descriptor.flags = InstanceFlags::empty();
-    let instance = Instance::new(descriptor);
-    let found = pollster::block_on(instance.enumerate_adapters(Backends::all()));
+    let found = quietly(|| pollster::block_on(Instance::new(descriptor).enumerate_adapters(Backends::all())));
     let mut adapters: Vec<Adapter> = found
         .into_iter()
         .map(|inner| Adapter { info: inner.get_info(), limits: inner.limits(), inner })

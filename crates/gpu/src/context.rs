@@ -3,11 +3,12 @@
 use crate::adapter::{Adapter, Choice};
 use crate::buffers::{PARAMS, Parts};
 use crate::dispatch::{Plan, shader};
-use crate::settings::Settings;
+use crate::quiet::quietly;
+use crate::settings::{Faults, Settings};
 use crate::tile::{GpuTile, Slot};
 use crate::vectors;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weightlift_core::{Error, Kind, Result};
 use weightlift_kernels::device::{Capacity, Device, Job, Kernel, Tile};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     failure: Arc<Mutex<Option<String>>>,
     pub(crate) submitted: AtomicU64,
     pub(crate) mapped: AtomicU64,
+    armed: AtomicBool,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,7 +84,7 @@ impl Gpu {
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..Default::default()
         };
-        let opened = pollster::block_on(adapter.inner.request_device(&descriptor));
+        let opened = quietly(|| pollster::block_on(adapter.inner.request_device(&descriptor)));
         let (device, queue) = opened.map_err(|error| failed(&format!("{adapter} cannot be opened: {error}")))?;
         Gpu::with(adapter, device, queue, in_place, settings)
     }
@@ -130,6 +132,7 @@ impl Gpu {
             failure,
             submitted: AtomicU64::new(0),
             mapped: AtomicU64::new(0),
+            armed: AtomicBool::new(false),
         };
         let gpu = Gpu {
             name: adapter.to_string(),
@@ -139,9 +142,10 @@ impl Gpu {
             returned: Condvar::new(),
         };
         vectors::check(&gpu)?;
-        // Failures on purpose are counted from the first job of the caller's.
+        // Failures on purpose begin with the caller's first job.
         gpu.shared.submitted.store(0, Ordering::SeqCst);
         gpu.shared.mapped.store(0, Ordering::SeqCst);
+        gpu.shared.armed.store(true, Ordering::SeqCst);
         Ok(gpu)
     }
 
@@ -179,7 +183,8 @@ impl Gpu {
 
     pub(crate) fn give_back(&self, slot: Slot) {
         lock(&self.idle).idle.push(slot);
-        self.returned.notify_one();
+        // All of them: where the device is dead by now, nobody would wake the next.
+        self.returned.notify_all();
     }
 }
 
@@ -218,6 +223,11 @@ impl Shared {
     /// Takes no more work from now on.
     pub(crate) fn fail(&self, message: &str) -> Error {
         failed(lock(&self.failure).get_or_insert_with(|| short(message)))
+    }
+
+    /// What is to fail by now.
+    pub(crate) fn faults(&self) -> Faults {
+        if self.armed.load(Ordering::SeqCst) { self.settings.faults } else { Faults::default() }
     }
 
     pub(crate) fn plan(&self, job: &Job) -> Result<Plan> {

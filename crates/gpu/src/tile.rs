@@ -169,11 +169,9 @@ impl<'a> GpuTile<'a> {
         let mut encoder = shared.device.create_command_encoder(&Default::default());
         if !shared.in_place {
             let params = plan.dispatches.len() as u64 * PARAMS_STRIDE;
-            for (at, len) in [
-                (0, job.source_bytes()),
-                (parts.table_at(), plan.table.len() as u64 * 4),
-                (parts.params_at(), params),
-            ] {
+            for (at, len) in
+                [(0, job.source_bytes()), (parts.table_at(), plan.table.len() as u64 * 4), (parts.params_at(), params)]
+            {
                 if len > 0 {
                     encoder.copy_buffer_to_buffer(&slot.upload, at, &slot.input, at, Some(words(len)));
                 }
@@ -225,7 +223,7 @@ impl Tile for GpuTile<'_> {
         shared.alive()?;
         self.unmap();
         let commands = self.encode(&plan, job)?;
-        let (count, faults) = (shared.submitted.fetch_add(1, Ordering::SeqCst) + 1, shared.settings.faults);
+        let (count, faults) = (shared.submitted.fetch_add(1, Ordering::SeqCst) + 1, shared.faults());
         if faults.submit == Some(count) {
             return Err(shared.fail("a submission was refused, as it was told to be"));
         }
@@ -260,7 +258,7 @@ impl Tile for GpuTile<'_> {
             Err(error) => return Err(shared.fail(&error.to_string())),
         }
         shared.alive()?;
-        let fault = shared.settings.faults.map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
+        let fault = shared.faults().map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
         let slot = self.slot.as_ref().ok_or_else(|| failed("the tile is gone"))?;
         let mapped = (pending.readable.is_done() && !fault).then(|| slot.download.get_mapped_range(0..pending.read));
         let Some(Ok(view)) = mapped else { return Err(shared.fail("a result could not be mapped")) };

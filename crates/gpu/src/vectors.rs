@@ -7,9 +7,30 @@ use weightlift_kernels::device::{Convert, Device, Job, Kernel, Pick, Processor};
 
 /// Ties, subnormals, the last finite value and the first beyond, infinities and NaNs with payloads, as f32.
 const F32: [u32; 24] = [
-    0x0000_0000, 0x8000_0000, 0x0000_0001, 0x8000_0032, 0x007f_ffff, 0x0080_0000, 0x3300_0000, 0x3300_0001,
-    0x387f_c000, 0x3380_0000, 0x3f80_1000, 0x3f80_3000, 0x3f80_8000, 0x3f81_8000, 0x477f_e000, 0x477f_efff,
-    0x477f_f000, 0xc77f_f000, 0x7f7f_7fff, 0x7f7f_8000, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0xffd5_5555,
+    0x0000_0000,
+    0x8000_0000,
+    0x0000_0001,
+    0x8000_0032,
+    0x007f_ffff,
+    0x0080_0000,
+    0x3300_0000,
+    0x3300_0001,
+    0x387f_c000,
+    0x3380_0000,
+    0x3f80_1000,
+    0x3f80_3000,
+    0x3f80_8000,
+    0x3f81_8000,
+    0x477f_e000,
+    0x477f_efff,
+    0x477f_f000,
+    0xc77f_f000,
+    0x7f7f_7fff,
+    0x7f7f_8000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7f80_0001,
+    0xffd5_5555,
 ];
 
 /// # Errors
