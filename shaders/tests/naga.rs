@@ -6,12 +6,10 @@ use weightlift_shaders::Shader;
 
 fn validated(shader: Shader) -> (Module, ModuleInfo) {
     let text = shader.wgsl();
-    let module = naga::front::wgsl::parse_str(&text)
-        .unwrap_or_else(|error| panic!("{shader:?}: {}\n{text}", error.emit_to_string(&text)));
+    let said = |error: String| format!("{shader:?}: {error}\n{text}");
+    let module = naga::front::wgsl::parse_str(&text).map_err(|error| said(error.emit_to_string(&text))).unwrap();
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
-    let info = validator
-        .validate(&module)
-        .unwrap_or_else(|error| panic!("{shader:?}: {}\n{text}", error.emit_to_string(&text)));
+    let info = validator.validate(&module).map_err(|error| said(error.emit_to_string(&text))).unwrap();
     (module, info)
 }
 
@@ -57,15 +55,14 @@ fn every_shader_can_be_written_for_metal_and_directx() {
         let (module, info) = validated(shader);
         let pipeline = naga::back::msl::PipelineOptions::default();
         let options = naga::back::msl::Options { fake_missing_bindings: true, ..Default::default() };
-        let (text, _) = naga::back::msl::write_string(&module, &info, &options, &pipeline)
-            .unwrap_or_else(|error| panic!("{shader:?} for Metal: {error}"));
+        let written = naga::back::msl::write_string(&module, &info, &options, &pipeline);
+        let (text, _) = written.map_err(|error| format!("{shader:?} for Metal: {error}")).unwrap();
         assert!(text.contains("kernel void"), "{shader:?}");
         let mut text = String::new();
         let options = naga::back::hlsl::Options::default();
         let pipeline = naga::back::hlsl::PipelineOptions::default();
-        naga::back::hlsl::Writer::new(&mut text, &options, &pipeline)
-            .write(&module, &info, None)
-            .unwrap_or_else(|error| panic!("{shader:?} for DirectX: {error}"));
+        let written = naga::back::hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None);
+        written.map_err(|error| format!("{shader:?} for DirectX: {error}")).unwrap();
         assert!(text.contains("numthreads(256, 1, 1)"), "{shader:?}");
     }
 }
