@@ -1,5 +1,8 @@
 //! Every shader is valid for adapters without any extra, uses no floats, and can be written for Metal and DirectX.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, Scalar, ScalarKind, TypeInner};
 use weightlift_shaders::Shader;

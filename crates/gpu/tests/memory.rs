@@ -1,5 +1,8 @@
 //! Memory does not grow with the number of jobs. A file of its own, so that no other test runs in the process.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what they expect by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
 mod common;
 
 use common::{Random, gpu, run};
