@@ -1,303 +1,26 @@
-//! The pipeline: workers that read, verify, cast, and write tiles.
+//! The workers: they read, verify, cast, and write tiles.
 
 use crate::blueprint::{Blueprint, Check, Job, Way};
-use crate::dedupe;
-use crate::inputs::{Input, Inputs};
-use crate::measure;
-use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
-use crate::report::{CastReport, Losses, Report};
-use crate::target::Target;
-use crate::tiles::{BOX_TILES, RUN_TILE};
+use crate::plan::Resolved;
+use crate::report::{CastReport, Losses};
+use crate::run::{OnOverflow, Options, Progress};
 use crate::value::{Reader, Source};
 use crate::workers::parallel;
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-use weightlift_core::{
-    ByteOrder, ByteRange, Checkpoint, CheckpointWriter, Class, DType, EntryId, Error, Files, Format, Kind, Manifest,
-    Origin, Result, Share, SourceId, WriteOptions,
-};
-use weightlift_io::{AlignedBuffer, folder_of, mismatch, verify_range};
-use weightlift_kernels::cast::{self, CastPair, Like, Overflow, Rule, Tally};
+use std::sync::{Mutex, PoisonError};
+use weightlift_core::{ByteOrder, ByteRange, CheckpointWriter, Class, DType, Error, Kind, Origin, Result, SourceId};
+use weightlift_io::{AlignedBuffer, mismatch, verify_range};
+use weightlift_kernels::cast::{self, CastPair, Overflow, Rule, Tally};
 use weightlift_kernels::checksum::Digest;
 use weightlift_kernels::swap;
 
-/// What a finite value beyond the target's range becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnOverflow {
-    /// Nothing is written; the tensors and counts are named.
-    #[default]
-    Error,
-    /// The target's infinity.
-    Inf,
-    /// The target's largest finite value.
-    Saturate,
-    /// The tensor stays in its own dtype. A pass of its own measures every tensor that would be cast.
-    Keep,
-}
-
-/// How a plan is carried out.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Number of worker threads.
-    pub threads: usize,
-    /// What becomes of values beyond the target's range.
-    pub on_overflow: OnOverflow,
-    /// Whose bits casts give.
-    pub like: Like,
-    /// Whether stored checksums of the input are verified.
-    pub verify: bool,
-    /// Whether existing files may be replaced.
-    pub replace: bool,
-    /// Most bytes of tensors in one file, for formats that are written as sets; a larger tensor has a file of its own.
-    pub shard_size: Option<u64>,
-    /// Bytes of input that a worker handles at once; four times as many where tensors are picked together. Outputs do
-    /// not depend on it.
-    pub tile_bytes: u64,
-    /// Whether tensors with equal values are found, by reading them all once more, and written once.
-    pub dedupe: bool,
-    /// What else the writer is told.
-    pub output: WriteOptions,
-}
-
-impl Options {
-    /// What of it concerns the writer.
-    pub fn for_writer(&self, target: &Target) -> WriteOptions {
-        let mut options = self.output.clone();
-        (options.replace, options.shard_size) = (self.replace, self.shard_size);
-        options.weights_only = target.weights_only;
-        options
-    }
-}
-
-impl Default for Options {
-    /// One worker a processor, errors on overflow, verified, nothing replaced.
-    fn default() -> Options {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options {
-            threads,
-            on_overflow: OnOverflow::Error,
-            like: Like::Exact,
-            verify: true,
-            replace: false,
-            shard_size: None,
-            tile_bytes: RUN_TILE,
-            dedupe: false,
-            output: WriteOptions::default(),
-        }
-    }
-}
-
-/// Hears how far the work is. Called from many threads.
-pub trait Progress: Sync {
-    /// The work begins; so many bytes will be read.
-    fn begin(&self, bytes: u64) {
-        let _ = bytes;
-    }
-
-    /// So many more bytes were read.
-    fn advance(&self, bytes: u64) {
-        let _ = bytes;
-    }
-}
-
-/// Tells nobody.
-impl Progress for () {}
-
-/// The inputs and the output of a conversion.
-pub struct Conversion<'a> {
-    /// Where they lie.
-    pub files: Arc<dyn Files>,
-    /// The checkpoints that the plan was resolved for, in the same order.
-    pub inputs: &'a [&'a dyn Checkpoint],
-    /// The format of the output.
-    pub format: &'a dyn Format,
-    /// What the format holds.
-    pub target: &'a Target,
-    /// The path of the output.
-    pub output: &'a Path,
-}
-
-impl<'a> Conversion<'a> {
-    /// What the inputs hold; their words have done their work when the plan was resolved.
-    pub(crate) fn catalogs(&self) -> Vec<Input<'a>> {
-        self.inputs.iter().map(|input| Input::new("", input.catalog())).collect()
-    }
-
-    /// The inputs opened for reading; what must be decoded is spilled beside the output.
-    pub(crate) fn sources(&self) -> Vec<Source<'_>> {
-        let open = |&checkpoint| Source::new(self.files.as_ref(), checkpoint, folder_of(self.output));
-        self.inputs.iter().map(open).collect()
-    }
-}
-
-/// Carries out a resolved plan: tiles go through a pool of workers, so memory does not grow with the checkpoint.
-///
-/// # Errors
-/// `Checksum` or `Malformed` for damaged input, `Request` for values that overflow under [`OnOverflow::Error`] and for
-/// outputs that exist, `Io`. Nothing bears the output's name then.
-pub fn convert(
-    conversion: &Conversion<'_>,
-    mut resolved: Resolved,
-    options: &Options,
-    progress: &dyn Progress,
-) -> Result<Report> {
-    let start = Instant::now();
-    let catalogs = conversion.catalogs();
-    let catalogs = Inputs(&catalogs);
-    let deduped = if options.dedupe { dedupe::dedupe(conversion, &mut resolved, options)? } else { None };
-    let kept_back = match options.on_overflow {
-        OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
-        _ => Vec::new(),
-    };
-    let mut blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
-    let folder = folder_of(conversion.output);
-    let share = share(options.output.share, &resolved, catalogs);
-    let to_write = share == Share::Never || share == Share::Copy || blueprint.manifest.verbatim.is_empty();
-    if to_write && !options.output.in_place {
-        room_for(conversion.files.as_ref(), folder, blueprint.manifest.bytes())?;
-    }
-    let sources = conversion.sources();
-    if conversion.target.salvage {
-        let damaged = Run::new(&blueprint, &[], &sources, options, progress).damaged()?;
-        if leave_out(&mut resolved, &damaged, catalogs)? {
-            blueprint = Blueprint::new(&resolved, catalogs, conversion.target, options)?;
-        }
-    }
-    let mut write_options = options.for_writer(conversion.target);
-    write_options.share = share;
-    let manifest = blueprint.manifest.clone();
-    let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
-    let there = placed(&blueprint, writer.as_ref(), share, options.verify)?;
-    let to_read = blueprint.jobs.iter().zip(&there).filter(|(_, there)| !**there);
-    let bytes_read = to_read.fold(0, |sum: u64, (job, _)| sum.saturating_add(job.bytes()));
-    progress.begin(bytes_read);
-    let run = Run::new(&blueprint, &there, &sources, options, progress);
-    run.verify_apart()?;
-    run.tiles(writer.as_ref())?;
-    run.checks_passed()?;
-    let casts = run.casts(&resolved)?;
-    let mut written = writer.finish()?;
-    let mut notes: Vec<String> = blueprint.parted_note(&resolved, catalogs).into_iter().collect();
-    notes.extend(blueprint.dropped_note());
-    notes.extend(deduped);
-    notes.extend(resolved.notes.iter().cloned());
-    notes.append(&mut written.notes);
-    if written.carried.is_none() && !matches!(options.output.share, Share::Auto | Share::Never) {
-        notes.push("--share: the data change, so that they were written anew".to_owned());
-    }
-    Ok(Report {
-        tensors: resolved.outputs.len(),
-        bytes_read,
-        files: written.files,
-        elapsed: start.elapsed(),
-        casts,
-        kept: kept(&resolved),
-        kept_back,
-        left_out: resolved.left_out,
-        lost: resolved.lost,
-        not_carried: resolved.not_carried,
-        suggested_key: resolved.suggested_key,
-        carried: written.carried,
-        notes,
-    })
-}
-
-/// How files come over: of its own accord the pipeline takes none that has tensors which are to be left out.
-fn share(asked: Share, resolved: &Resolved, inputs: Inputs<'_>) -> Share {
-    if asked != Share::Auto {
-        return asked;
-    }
-    let mut used: HashMap<u32, HashSet<EntryId>> = HashMap::new();
-    for origin in resolved.outputs.iter().flat_map(|output| output.value.entries()) {
-        used.entry(origin.input).or_default().insert(origin.entry);
-    }
-    let whole = |(input, entries): (&u32, &HashSet<EntryId>)| inputs.catalog(*input).entries.len() == entries.len();
-    if used.iter().all(whole) { asked } else { Share::Never }
-}
-
-/// Which jobs have nothing left to do: the writer has the bytes, or the system copies them unread.
-fn placed(blueprint: &Blueprint, writer: &dyn CheckpointWriter, share: Share, verify: bool) -> Result<Vec<bool>> {
-    let copies = matches!(share, Share::Copy | Share::Reflink) || !verify;
-    let placed = |job: &Job| {
-        if writer.holds(job.blob) {
-            return Ok(true);
-        }
-        match blueprint.manifest.verbatim.get(&job.blob).filter(|range| copies && range.bytes.len() > 0) {
-            Some(range) => writer.copy_from(job.blob, 0, range),
-            None => Ok(false),
-        }
-    };
-    blueprint.jobs.iter().map(placed).collect()
-}
-
-/// What a format would be told to write, for asking it before a file is begun.
-///
-/// # Errors
-/// `Malformed` for inputs whose parts do not fit together.
-pub fn manifest(resolved: &Resolved, inputs: &[Input<'_>], target: &Target) -> Result<Manifest> {
-    Blueprint::new(resolved, Inputs(inputs), target, &Options { verify: false, ..Options::default() })
-        .map(|blueprint| blueprint.manifest)
-}
-
 /// A stored range whose bytes are not what they should be, and why.
-struct Damage {
-    input: u32,
-    source: SourceId,
-    range: ByteRange,
-    why: String,
-}
-
-/// Moves outputs that read damaged bytes to the lost ones; whether there were any.
-fn leave_out(resolved: &mut Resolved, damaged: &[Damage], inputs: Inputs<'_>) -> Result<bool> {
-    let before = resolved.lost.len();
-    for output in std::mem::take(&mut resolved.outputs) {
-        let entries = output.value.entries();
-        let extents = entries.iter().flat_map(|origin| {
-            let extents = inputs.entry(*origin).extents().unwrap_or_default();
-            extents.iter().map(|extent| (origin.input, extent.source, extent.bytes))
-        });
-        let hit = |(input, source, bytes): (u32, SourceId, ByteRange)| {
-            damaged.iter().find(|damage| (damage.input, damage.source, damage.range) == (input, source, bytes))
-        };
-        match extents.filter_map(hit).next() {
-            Some(Damage { why, .. }) => {
-                let (name, dtype, why) = (output.name, output.from, why.clone());
-                resolved.lost.push(LeftOut { name, dtype, why });
-            }
-            None => resolved.outputs.push(output),
-        }
-    }
-    if resolved.outputs.is_empty() && resolved.lost.len() > before {
-        return Err(Error::checksum("every tensor is damaged: nothing is left to write"));
-    }
-    Ok(resolved.lost.len() > before)
-}
-
-fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
-    match files.free_space(folder) {
-        Ok(Some(free)) if free < bytes => {
-            let message = format!("the output needs {bytes} bytes, but only {free} are free there");
-            Err(Error::request(message).in_file(folder).help("free some room or write to another disk"))
-        }
-        // A file system that does not know its room shows it when the output is reserved.
-        _ => Ok(()),
-    }
-}
-
-/// How many tensors of each dtype were not cast.
-fn kept(resolved: &Resolved) -> Vec<(DType, usize)> {
-    let mut kept: Vec<(DType, usize)> = Vec::new();
-    let as_it_was = |output: &&OutputSpec| output.change == Change::Copy && !output.value.is_scaled();
-    for output in resolved.outputs.iter().filter(as_it_was) {
-        match kept.iter_mut().find(|(dtype, _)| *dtype == output.to) {
-            Some((_, count)) => *count += 1,
-            None => kept.push((output.to, 1)),
-        }
-    }
-    kept
+pub(super) struct Damage {
+    pub(super) input: u32,
+    pub(super) source: SourceId,
+    pub(super) range: ByteRange,
+    pub(super) why: String,
 }
 
 /// A piece of work that a worker claims: jobs that are small, or tiles of a large one.
@@ -387,7 +110,7 @@ impl<'a> Run<'a> {
     }
 
     /// The stored ranges whose checksum differs or that cannot be read.
-    fn damaged(&self) -> Result<Vec<Damage>> {
+    pub(super) fn damaged(&self) -> Result<Vec<Damage>> {
         let found = Mutex::new(Vec::new());
         let damage = |origin: Origin, source, range, error: Error| match error.kind() {
             Kind::Checksum | Kind::Malformed => {
@@ -590,7 +313,7 @@ impl<'a> Run<'a> {
     }
 
     /// The counts of all casts, in output order.
-    fn casts(&self, resolved: &Resolved) -> Result<Vec<CastReport>> {
+    pub(super) fn casts(&self, resolved: &Resolved) -> Result<Vec<CastReport>> {
         let mut casts: Vec<(usize, CastReport)> = Vec::new();
         for (job, losses) in self.blueprint.jobs.iter().zip(&self.losses) {
             let name = &resolved.outputs[job.output].name;
@@ -664,49 +387,4 @@ fn overflowed(casts: &[CastReport], policy: OnOverflow) -> Error {
 
 fn plural(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// What an entry, its output and its job take, names and the new index included: 2.5 kB a tensor was measured on a
-/// safetensors file of 100,000 tensors, to each format.
-const INDEX_OF_ONE: u64 = 2600;
-const PROGRAM: u64 = 5 << 20;
-
-/// Bytes that a conversion holds at once: tiles in flight and the index.
-pub fn planned_memory(resolved: &Resolved, options: &Options) -> u64 {
-    fixed_memory(resolved) + options.threads as u64 * tiles_at_once(resolved) * options.tile_bytes
-}
-
-fn fixed_memory(resolved: &Resolved) -> u64 {
-    PROGRAM + resolved.outputs.len() as u64 * INDEX_OF_ONE
-}
-
-/// How many tiles a worker holds: what is read, gathered, cast and written, and for tensors that steps make three more
-/// for each step.
-fn tiles_at_once(resolved: &Resolved) -> u64 {
-    let deepest = resolved.outputs.iter().map(|output| output.value.depth()).max();
-    deepest.map_or(1, |depth| BOX_TILES * (4 + 3 * depth))
-}
-
-impl Options {
-    /// Makes tiles smaller, then threads fewer, until [`planned_memory`] is at most `most` bytes.
-    ///
-    /// # Errors
-    /// `Request` where that is not enough, with what is needed.
-    pub fn fit_memory(&mut self, resolved: &Resolved, most: u64) -> Result<()> {
-        const SMALLEST: u64 = 16 << 10;
-        while planned_memory(resolved, self) > most && self.tile_bytes > SMALLEST {
-            self.tile_bytes /= 2;
-        }
-        while planned_memory(resolved, self) > most && self.threads > 1 {
-            self.threads -= 1;
-        }
-        match planned_memory(resolved, self) {
-            needed if needed > most => {
-                let count = resolved.outputs.len();
-                let message = format!("{count} tensors need about {needed} bytes of memory, and {most} are allowed");
-                Err(Error::request(message).help("raise --max-memory, or convert fewer tensors at once with --include"))
-            }
-            _ => Ok(()),
-        }
-    }
 }
