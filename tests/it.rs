@@ -20,6 +20,8 @@ mod cookbook;
 mod edits;
 #[path = "it/edits_kit.rs"]
 mod edits_kit;
+#[path = "it/edits_merges.rs"]
+mod edits_merges;
 #[path = "it/edits_names.rs"]
 mod edits_names;
 #[path = "it/edits_presets.rs"]

@@ -40,9 +40,10 @@ pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use tensor::{Element, Tensor};
 pub use weightlift_convert::{
-    Add, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, KeyChoice, LeftOut, LineColumn,
-    NameMap, OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename, Report, Reshape, ResizeRows,
-    Resolved, RowPairs, Set, Slice, Split, Step, Survey, Told, Transpose, Value, Weights, planned_memory,
+    Add, Agreement, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, JoinAxis, JoinInputs,
+    KeyChoice, LeftOut, LineColumn, NameMap, OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename,
+    Report, Reshape, ResizeRows, Resolved, RowPairs, Set, Slice, Split, Squeeze, Step, Survey, Told, Transpose, Value,
+    Weights, planned_memory,
 };
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,

@@ -39,6 +39,7 @@ struct Rule {
     axes: Option<Vec<usize>>,
     squeeze: Option<usize>,
     rank: Option<usize>,
+    beside: Option<String>,
     #[serde(default)]
     merge: bool,
 }
@@ -76,7 +77,8 @@ pub fn parse_preset(name: &str, text: &str, reverse: bool) -> Result<Preset> {
     let rules = table.rule.into_iter().map(|rule| {
         let Rule { axes, squeeze, rank, merge, .. } = rule;
         let (from, to) = (Template::parse(&rule.from)?, Template::parse(&rule.to)?);
-        Ok(PresetRule { from, to, axes, squeeze, rank, merge })
+        let beside = rule.beside.as_deref().map(Template::parse).transpose()?;
+        Ok(PresetRule { from, to, axes, squeeze, rank, beside, merge })
     });
     let adds = table.add.into_iter().map(|add| match (add.tied_to, add.positions_of) {
         (Some(of), None) => Ok(PresetAdd { name: add.name, of, positions: false, beside: add.beside }),

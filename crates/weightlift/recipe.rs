@@ -16,11 +16,11 @@
 //! texts means several such steps. Numbers and `true` stand for their text. `set` and `add` also take a table, in
 //! which nothing has to be cut at a sign. `allow-unmatched` lets one step match nothing, or before all steps, every one.
 
-use crate::words::Words;
+use crate::words::{Words, rules_of};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use weightlift_convert::{Add, LineColumn, Set, Step, Told};
+use weightlift_convert::{Add, JoinInputs, LineColumn, Set, Step, Told};
 use weightlift_core::{Error, Result};
 
 /// A key of a recipe, and of each of its steps.
@@ -200,6 +200,12 @@ fn table_step(word: &str, table: &DeTable<'_>, words: &Words) -> Result<Step> {
         "add" => {
             only(&["name", "value"])?;
             Ok(Step::Add(Add::new(&field("name")?, &field("value")?)))
+        }
+        "join-inputs" => {
+            let text = |(pattern, axis): &(String, String)| format!("{pattern}={axis}");
+            let rules = rules_of(table)?;
+            let shown = rules.iter().map(text).collect::<Vec<_>>().join(";");
+            Ok(Step::JoinInputs(JoinInputs::new(&shown, rules)?))
         }
         "copy-rows" | "resize-rows" => {
             only(&["rule", "with-related"])?;

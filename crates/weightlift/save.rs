@@ -91,11 +91,16 @@ impl Opened {
 
     /// The arrays that steps name, opened, each under its path as its word.
     fn arrays(&self, plan: &Plan) -> Result<Vec<(String, Opened)>> {
-        let open = |path: &str| {
-            let opened = open_in(self.files.clone(), Path::new(path), &OpenOptions::default())?;
-            Ok((path.to_owned(), opened))
-        };
-        plan.arrays().into_iter().map(open).collect()
+        let mut opened = Vec::new();
+        for (path, certain) in plan.arrays() {
+            // Of several files that an argument could mean, those that are none it does not mean.
+            match open_in(self.files.clone(), Path::new(path), &OpenOptions::default()) {
+                Ok(array) => opened.push((path.to_owned(), array)),
+                Err(error) if certain => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(opened)
     }
 
     /// Carries out a plan. The input changes only where `output` is the input itself.

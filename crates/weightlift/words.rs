@@ -4,9 +4,10 @@ use crate::preset::{PRESETS, parse_preset};
 use crate::recipe::toml_error;
 use std::path::Path;
 use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
 use weightlift_convert::{
-    Add, Average, CastRule, CopyRows, Expected, Join, KeyChoice, NameMap, Pattern, Rename, Reshape, ResizeRows,
-    RowPairs, Set, Slice, Split, Step, Transpose, Weights,
+    Add, Average, CastRule, CopyRows, Expected, Join, JoinInputs, KeyChoice, NameMap, Pattern, Rename, Reshape,
+    ResizeRows, RowPairs, Set, Slice, Split, Squeeze, Step, Transpose, Weights,
 };
 use weightlift_core::{Error, Files, Result};
 use weightlift_io::FileSource;
@@ -23,7 +24,25 @@ pub struct Words {
     pub with_related: bool,
 }
 
-type Parse = fn(&Words, &str) -> Result<Step>;
+/// Patterns and axes of a table, in the order in which they are written.
+pub(crate) fn rules_of(table: &DeTable<'_>) -> Result<Vec<(String, String)>> {
+    let mut rules = Vec::new();
+    for (pattern, axis) in table.iter() {
+        let axis = match axis.get_ref() {
+            DeValue::Integer(axis) => axis.to_string(),
+            DeValue::String(axis) => axis.to_string(),
+            _ => {
+                let error = Error::request(format!("{:?} has no axis", pattern.get_ref()));
+                return Err(error.help("write 0, 1, \"0x16\" or \"same\""));
+            }
+        };
+        rules.push((pattern.span().start, (pattern.get_ref().to_string(), axis)));
+    }
+    rules.sort();
+    Ok(rules.into_iter().map(|(_, rule)| rule).collect())
+}
+
+pub(crate) type Parse = fn(&Words, &str) -> Result<Step>;
 
 /// Every step that a flag or a key of a recipe can name, without the dashes.
 const STEPS: &[(&str, Parse)] = &[
@@ -37,6 +56,7 @@ const STEPS: &[(&str, Parse)] = &[
     ("exclude", |_, text| Ok(Step::Exclude(vec![Pattern::new(text)?]))),
     ("expect", |words, path| Ok(Step::Expect(Expected::parse(path, &words.text(path)?)?))),
     ("include", |_, text| Ok(Step::Include(vec![Pattern::new(text)?]))),
+    ("join-inputs", |words, text| words.join_inputs(text)),
     ("key", |_, text| Ok(Step::Key(if text == "auto" { KeyChoice::Auto } else { KeyChoice::Path(text.to_owned()) }))),
     ("map", |words, path| words.map(path)),
     ("preset", |words, text| words.preset(text)),
@@ -46,6 +66,7 @@ const STEPS: &[(&str, Parse)] = &[
     ("set", |_, text| Ok(Step::Set(Set::parse(text)))),
     ("slice", |_, text| Ok(Step::Slice(Slice(text.to_owned())))),
     ("split", |_, text| Ok(Step::Split(Split::parse(text)))),
+    ("squeeze", |_, text| Ok(Step::Squeeze(Squeeze::parse(text)?))),
     ("stack", |_, text| Ok(Step::Stack(Join::parse(text)?))),
     ("strip-prefix", |_, text| Ok(Step::StripPrefix(vec![text.to_owned()]))),
     ("transpose", |_, text| Ok(Step::Transpose(Transpose::parse(text)?))),
@@ -103,6 +124,17 @@ impl Words {
         let table: std::collections::BTreeMap<String, String> =
             toml::from_str(&text).map_err(|error| toml_error(path, &text, &error))?;
         Ok(Step::Map(NameMap::new(path, table.into_iter().collect())?))
+    }
+
+    /// Rules for tensors of several inputs: as they stand, or from a table in a file.
+    fn join_inputs(&self, text: &str) -> Result<Step> {
+        if !text.ends_with(".toml") {
+            return Ok(Step::JoinInputs(JoinInputs::parse(text)?));
+        }
+        let content = self.text(text)?;
+        let table = DeTable::parse(&content).map_err(|error| toml_error(text, &content, &error))?;
+        let rules = rules_of(table.get_ref()).map_err(|error| error.in_file(text))?;
+        Ok(Step::JoinInputs(JoinInputs::new(text, rules)?))
     }
 
     fn copy_rows(&self, text: &str) -> Result<Step> {

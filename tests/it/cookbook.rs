@@ -63,6 +63,7 @@ fn prepare(dir: &Path) {
     for name in ["a", "b", "c"] {
         tensors(&at(&format!("{name}.safetensors")), &[f32s("layer_007.w", &[3, 2]), ("ids", DType::I64, &[4])]);
     }
+    tensors(&at("neox.safetensors"), &[f32s("h.0.query_key_value.weight", &[12, 4])]);
     tensors(&at("fp8.safetensors"), &[("w.weight", DType::F8E4m3fn, &[4, 4]), f32s("w.weight_scale", &[1])]);
     tensors(
         &at("ranks.safetensors"),

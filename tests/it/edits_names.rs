@@ -95,6 +95,9 @@ fn anchored_renames_leave_other_names_alone() {
     std::fs::write(&table, "a/bias\tx\na/biases_x\ty\n").unwrap();
     convert(&[&source], &out, &["--map", path(&table)]);
     assert_eq!(names(&out), ["x", "y"]);
+    std::fs::write(&table, r#"{"a/bias": "x", "a/biases_x": "y", "a/bias": "z"}"#).unwrap();
+    let message = refused(&[&source], &dir.path().join("x.pt"), &["--map", path(&table)]);
+    assert!(message.contains(r#""a/bias" stands twice"#), "{message}");
     std::fs::write(&table, "a/biaz\tx\n").unwrap();
     let message = refused(&[&source], &dir.path().join("x.pt"), &["--map", path(&table)]);
     assert!(message.contains(r#""a/biaz" among them"#) && message.contains("did you mean"), "{message}");

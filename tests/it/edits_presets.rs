@@ -128,6 +128,9 @@ fn kernels_change_their_layout_by_their_kind() {
             counted("dense/kernel", &[2, 3]),
             counted("conv/kernel", &[3, 2, 4, 5]),
             counted("depth/depthwise_kernel", &[3, 3, 4, 2]),
+            counted("sep/depthwise_kernel", &[3, 3, 4, 2]),
+            counted("sep/pointwise_kernel", &[1, 1, 8, 5]),
+            counted("sep/bias", &[5]),
             counted("emb/embeddings", &[6, 3]),
             counted("norm/gamma", &[3]),
         ],
@@ -153,6 +156,12 @@ fn kernels_change_their_layout_by_their_kind() {
     {
         assert_eq!(after[((i * 2 + m) * 3 + y) * 3 + x], before[((y * 3 + x) * 4 + i) * 2 + m]);
     }
+    // A separable convolution is a depthwise one and a pointwise one, which has the bias.
+    assert_eq!(floats(&out, "sep.depthwise.weight"), floats(&out, "depth.weight"));
+    let (before, after) = (floats(&source, "sep/pointwise_kernel"), floats(&out, "sep.pointwise.weight"));
+    assert_eq!(shape("sep.pointwise.weight"), [5, 8, 1, 1]);
+    assert!((0..8).all(|i| (0..5).all(|o| after[o * 8 + i] == before[i * 5 + o])));
+    assert_eq!(shape("sep.pointwise.bias"), [5]);
     assert_eq!(floats(&out, "emb.weight"), floats(&source, "emb/embeddings"));
     assert_eq!(floats(&out, "norm.weight"), floats(&source, "norm/gamma"));
 }

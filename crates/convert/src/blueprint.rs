@@ -110,7 +110,9 @@ impl Blueprint {
         let leaders = leaders(resolved, inputs, target);
         let alone = |index: &usize| leaders[*index] == *index && storages.of_output[*index].is_none();
         let pieces = |index: usize| {
-            let pieces = pieces::of(&resolved.outputs[index].value, inputs, target);
+            let output = &resolved.outputs[index];
+            let made: Vec<Option<usize>> = (0..output.pieces.len()).map(Some).collect();
+            let pieces = if made.is_empty() { pieces::of(&output.value, inputs, target) } else { made };
             pieces.into_iter().map(move |piece| (index, Lead::Output(index, piece)))
         };
         let mut leads: Vec<(usize, Lead)> = (0..leaders.len()).filter(alone).flat_map(pieces).collect();
@@ -196,7 +198,13 @@ impl Blueprint {
         inputs: Inputs<'_>,
         target: &Target,
     ) -> Result<Part> {
-        let value = output.value.clone();
+        // A piece of what steps made is a value of its own.
+        let made = piece.and_then(|piece| output.pieces.get(piece)).cloned();
+        let value = match &made {
+            Some(region) => output.value.boxed(region)?,
+            None => output.value.clone(),
+        };
+        let piece = piece.filter(|_| made.is_none());
         let (way, tiles, read) = way_of(&value, piece, inputs, self.tile)?;
         let cast = match output.change {
             Change::Cast(pair) => Some(pair),
@@ -208,11 +216,13 @@ impl Blueprint {
         };
         let one = piece.or_else(|| matches!(way, Way::Run { .. }).then_some(0));
         let extent = one.and_then(|one| pieces::extent(&value, one, inputs));
-        let region = match extent.filter(|_| piece.is_some()) {
-            Some(extent) => extent.region.clone(),
-            None => Region::whole(&output.shape),
+        let apart = piece.is_some() || made.is_some();
+        let region = match (made, extent.filter(|_| piece.is_some())) {
+            (Some(region), _) => region,
+            (None, Some(extent)) => extent.region.clone(),
+            (None, None) => Region::whole(&output.shape),
         };
-        let bytes = if piece.is_some() { tiles.elements() * written } else { output.bytes };
+        let bytes = if apart { tiles.elements() * written } else { output.bytes };
         let checksum = extent.and_then(|extent| carried_checksum(extent, &way, cast));
         let blob = self.manifest.add_blob(bytes, checksum);
         let same = extent.filter(|extent| is_verbatim(extent, &way, cast));

@@ -130,11 +130,13 @@ impl Items<'_> {
             Step::ResizeRows(rule) => self.resize_rows(rule),
             Step::Transpose(rule) => self.transpose(rule),
             Step::Reshape(rule) => self.reshape(rule),
+            Step::Squeeze(rule) => self.squeeze(rule),
             Step::Slice(rule) => self.slice(rule),
             Step::Concat(rule) => self.concat(rule),
             Step::Stack(rule) => self.stack(rule),
             Step::Split(rule) => self.split(rule),
             Step::Average(rule) => self.average(rule),
+            Step::JoinInputs(rule) => self.join_inputs(rule),
             Step::Preset(preset) => self.preset(preset),
             Step::Expect(expected) => self.expect(expected),
         }

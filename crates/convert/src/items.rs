@@ -1,7 +1,7 @@
 //! The tensors on their way through the steps.
 
 use crate::inputs::{Input, Inputs, Place};
-use crate::step::CastRule;
+use crate::step::{CastRule, Seams};
 use crate::value::Value;
 use crate::{KeyChoice, Pattern};
 use std::collections::{HashMap, HashSet};
@@ -20,9 +20,31 @@ pub(crate) struct Item {
     pub(crate) mark: Option<DType>,
     /// Whether it is the format's own: it follows the others, and only its whole name selects it.
     pub(crate) of_format: bool,
+    /// Whether it still is the tensor whose place it takes, edited at most where it stands: its axes mean the same.
+    pub(crate) in_place: bool,
+    /// How a step joined it.
+    pub(crate) seams: Option<Seams>,
+    /// What other inputs have under its name and must be equal to it.
+    pub(crate) agrees: Vec<Value>,
 }
 
 impl Item {
+    /// One that steps made, under the root.
+    pub(crate) fn made(name: String, value: Value) -> Item {
+        Item {
+            value,
+            origin: None,
+            path: KeyPath::flat(name.as_str()),
+            base: name.clone(),
+            name,
+            mark: None,
+            of_format: false,
+            in_place: false,
+            seams: None,
+            agrees: Vec::new(),
+        }
+    }
+
     pub(crate) fn rename(&mut self, name: String) {
         if name != self.name && !self.of_format {
             self.path = renamed(&self.path, &name);
@@ -65,7 +87,8 @@ impl<'a> Items<'a> {
             let text = if origin.input == 0 { entry.name.clone() } else { format!("{}::{}", input.word, entry.name) };
             let (path, name, base) = (entry.path.clone(), entry.name.clone(), entry.name.clone());
             let value = Value::of_entry(origin, entry, text);
-            Item { value, origin: Some(origin), path, name, base, mark: None, of_format: entry.of_format }
+            let (origin, of_format) = (Some(origin), entry.of_format);
+            Item { origin, path, base, of_format, in_place: true, ..Item::made(name, value) }
         };
         let list = |(at, input): (usize, &Input<'_>)| -> Vec<Item> {
             let entries = input.catalog.iter();
@@ -82,12 +105,12 @@ impl<'a> Items<'a> {
     /// # Errors
     /// `Request` for an input that no step used.
     pub(crate) fn finish(&mut self) -> Result<Vec<Item>> {
-        if let Some(unused) = (1..self.lists.len()).find(|input| !self.used.contains(input)) {
+        if let Some(unused) = (1..self.lists.len()).find(|input| !self.used.contains(input) && !self.is_array(*input)) {
             let word = self.inputs.0[unused].word;
             let called = if word.is_empty() { String::new() } else { format!(", {word}") };
             let error = Error::request(format!("no step uses input {}{called}", unused + 1));
             return Err(
-                error.help("--average merges inputs, WORD::NAME in --set, --add or --copy-rows names a tensor of one")
+                error.help("--average and --join-inputs merge inputs, WORD::NAME in --set, --add or --copy-rows names a tensor of one")
             );
         }
         Ok(std::mem::take(&mut self.lists[0]))
@@ -113,7 +136,12 @@ impl<'a> Items<'a> {
 
     /// How many inputs are checkpoints rather than arrays that a step names.
     pub(crate) fn checkpoints(&self) -> usize {
-        self.inputs.0.iter().filter(|input| !input.word.ends_with(".npy")).count()
+        (0..self.inputs.0.len()).filter(|input| !self.is_array(*input)).count()
+    }
+
+    /// Whether an input is an array that a step may name, as one of the ways to cut an argument.
+    fn is_array(&self, input: usize) -> bool {
+        self.inputs.0[input].word.ends_with(".npy")
     }
 
     /// Notes that a step used an input.
@@ -230,7 +258,8 @@ impl Items<'_> {
                 None => make(&item.value).map_err(|error| error.in_tensor(&item.name))?,
             };
             known.insert(identity, value.clone());
-            self.lists[0][at].value = value;
+            let item = &mut self.lists[0][at];
+            (item.value, item.in_place) = (value, false);
             count += 1;
         }
         Ok(count)

@@ -8,6 +8,7 @@
 //! [`weightlift_core::Capabilities`].
 #![forbid(unsafe_code)]
 
+mod agree;
 mod blueprint;
 mod course;
 mod dedupe;
@@ -32,6 +33,7 @@ mod tiles;
 mod value;
 mod workers;
 
+pub use agree::Agreement;
 pub use course::{LineColumn, Told};
 pub use inputs::{Input, Parameter, ParameterOrder};
 pub use key::KeyChoice;
@@ -42,8 +44,9 @@ pub use report::{CastReport, Report};
 pub use run::{Conversion, OnOverflow, Options, Progress, convert, manifest, planned_memory};
 pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{
-    Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, NameMap, Preset, PresetAdd, PresetRule, Reshape,
-    ResizeRows, RowPairs, Set, Slice, Split, Step, Template, Transpose, Weights,
+    Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, JoinAxis, JoinInputs, NameMap, Part, Preset,
+    PresetAdd, PresetRule, Reshape, ResizeRows, RowPairs, Set, Slice, Split, Squeeze, Step, Template, Transpose,
+    Weights,
 };
 pub use survey::{Survey, survey};
 pub use target::Target;

@@ -36,6 +36,9 @@ impl Items<'_> {
             let value = self.lists[input].first().map(|item| item.value.named(text.to_owned()));
             return value.ok_or_else(|| Error::request("holds no array").in_file(text));
         }
+        if text.ends_with(".npy") {
+            return Err(Error::request(format!("{doing}: there is no such file")).in_file(text));
+        }
         let (input, at, slice) = self.look_up(text, doing)?;
         self.use_input(input);
         let value = self.lists[input][at].value.clone();
@@ -46,6 +49,11 @@ impl Items<'_> {
                 value.select(&selection, slice)
             }
         }
+    }
+
+    /// Whether a text means a tensor of another input, rather than itself.
+    pub(crate) fn names_tensor(&self, text: &str) -> bool {
+        text.match_indices("::").any(|(at, _)| self.inputs.position(&text[..at]).is_some())
     }
 
     /// The input and position of what `WORD::NAME` or `NAME` means.

@@ -1,14 +1,16 @@
 //! What to do, as plain data, checked in full before a byte moves.
 
+use crate::agree::Agreement;
 use crate::course::Told;
-use crate::inputs::{Input, Inputs};
-use crate::items::{Item, Items};
+use crate::inputs::{Input, Inputs, Place};
+use crate::items::{Identity, Item, Items};
 use crate::step::{CastRule, Step};
 use crate::target::{self, Target};
 use crate::value::Value;
 use crate::{KeyChoice, Pattern, Rename, key, scales};
+use std::collections::HashSet;
 use std::sync::Arc;
-use weightlift_core::{DType, Error, KeyPath, Origin, Packing, Result, Shape};
+use weightlift_core::{DType, Error, Extent, KeyPath, Origin, Packing, Region, Result, Shape};
 use weightlift_kernels::cast::{CastPair, Like};
 
 /// An ordered list of steps.
@@ -85,16 +87,23 @@ impl Plan {
         self.step(Step::Cast(rule))
     }
 
-    /// The `.npy` files that steps name: each is to be given to [`Plan::resolve`] as an input whose word is the path.
-    pub fn arrays(&self) -> Vec<&str> {
-        let mut arrays: Vec<&str> = Vec::new();
+    /// The `.npy` files that steps name: each that exists is to be given to [`Plan::resolve`] as an input whose word is
+    /// the path. Where an argument can be cut in several ways, what each of them names is among them, as not certain.
+    pub fn arrays(&self) -> Vec<(&str, bool)> {
+        let mut arrays: Vec<(&str, bool)> = Vec::new();
         for told in &self.steps {
-            let array = match &told.step {
-                Step::Set(set) => set.array(),
-                Step::Add(add) => add.array(),
-                _ => None,
+            let of_step = match &told.step {
+                Step::Set(set) => set.arrays(),
+                Step::Add(add) => add.array().into_iter().collect(),
+                _ => Vec::new(),
             };
-            arrays.extend(array.filter(|array| !arrays.contains(array)));
+            let certain = of_step.len() == 1;
+            for array in of_step {
+                match arrays.iter_mut().find(|(known, _)| *known == array) {
+                    Some((_, known)) => *known |= certain,
+                    None => arrays.push((array, certain)),
+                }
+            }
         }
         arrays
     }
@@ -173,6 +182,7 @@ impl Plan {
         resolved.notes.extend(course.notes);
         resolved.notes.extend(notes);
         resolved.emptied = course.emptied;
+        resolved.count_reads(inputs);
         if !key_given {
             let paths: Vec<_> = catalog.entries.iter().map(|entry| &entry.path).collect();
             resolved.suggested_key = key::suggestion(&paths);
@@ -233,6 +243,8 @@ pub struct OutputSpec {
     pub shape: Shape,
     /// Its length in the output, in bytes.
     pub bytes: u64,
+    /// The boxes that it is written in, where steps made it and it stays cut as it was; empty for the whole.
+    pub pieces: Vec<Region>,
 }
 
 /// A tensor that the output will not have, though nobody excluded it.
@@ -255,6 +267,12 @@ pub struct Resolved {
     pub left_out: Vec<LeftOut>,
     /// Tensors whose values are damaged, left out because that was asked for.
     pub lost: Vec<LeftOut>,
+    /// What inputs must have alike, compared before anything is written.
+    pub agreements: Vec<Agreement>,
+    /// About how many bytes of tensors are read to write the output and to compare what must agree.
+    pub bytes_read: u64,
+    /// How many are read once more for their checksums, since they are not read in one go.
+    pub bytes_verified: u64,
     /// Whether what the input has beside tensors goes along.
     pub carries_extras: bool,
     /// Where it does not, what that is, a line each.
@@ -270,6 +288,27 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// Adds up what is read; tied tensors once.
+    fn count_reads(&mut self, inputs: Inputs<'_>) {
+        let bytes = |origin: Origin| inputs.entry(origin).bytes;
+        let (mut seen, mut verified) = (HashSet::new(), HashSet::new());
+        let values = self.outputs.iter().map(|output| &output.value);
+        for value in values.chain(self.agreements.iter().flat_map(|agreement| &agreement.values)) {
+            let place = value.entry().and_then(|origin| Place::of(origin.input, inputs.entry(origin)));
+            if seen.insert(place.map_or_else(|| Identity::Made(value.address()), Identity::Stored)) {
+                self.bytes_read = self.bytes_read.saturating_add(value.reads(&bytes));
+            }
+            if value.entry().is_some() {
+                continue;
+            }
+            for origin in value.entries().into_iter().filter(|origin| verified.insert(*origin)) {
+                let stored = |extent: &Extent| if extent.checksum.is_some() { extent.bytes.len() } else { 0 };
+                let extents = inputs.entry(origin).extents().unwrap_or_default();
+                self.bytes_verified = extents.iter().map(stored).fold(self.bytes_verified, u64::saturating_add);
+            }
+        }
+    }
+
     /// How many tensors a measuring pass reads, and their bytes: all that are to be cast.
     pub fn measured(&self) -> (usize, u64) {
         let casts = self.outputs.iter().filter(|output| matches!(output.change, Change::Cast(_)));

@@ -74,8 +74,10 @@ pub struct Report {
     pub elapsed: Duration,
     /// The tensors that were cast, in order.
     pub casts: Vec<CastReport>,
-    /// How many tensors kept their dtype, by dtype, in order of first appearance.
+    /// How many tensors came over as they were, by dtype, in order of first appearance.
     pub kept: Vec<(DType, usize)>,
+    /// The same of tensors whose values or shapes steps made.
+    pub edited: Vec<(DType, usize)>,
     /// What [`OnOverflow::Keep`](crate::OnOverflow::Keep) left in its own dtype, with what the cast would have done.
     pub kept_back: Vec<CastReport>,
     /// What the output does not have, though nobody excluded it.

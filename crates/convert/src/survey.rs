@@ -117,6 +117,7 @@ fn as_it_is(id: EntryId, entry: &Entry) -> OutputSpec {
         packing,
         shape: entry.shape.clone(),
         bytes: entry.dtype.bytes(entry.shape.elements(), packing).unwrap_or(entry.bytes),
+        pieces: Vec::new(),
     }
 }
 
@@ -137,6 +138,7 @@ fn anything(format: &'static str) -> Target {
         prunes_extras: false,
         joins_pieces: None,
         name_hint: |_| None,
+        texts: None,
     };
     Target {
         id: format,

@@ -1,11 +1,13 @@
 //! What the target can hold, decided before a byte moves.
 
+use crate::agree::Agreement;
 use crate::inputs::Inputs;
 use crate::items::Item;
 use crate::pieces;
 use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
+use crate::value::Value;
 use std::collections::HashMap;
-use weightlift_core::{Capabilities, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result};
+use weightlift_core::{Capabilities, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result, Shape};
 use weightlift_kernels::cast::CastPair;
 
 /// How much larger than its storage a view may become.
@@ -50,7 +52,16 @@ pub(crate) fn fit(items: Vec<Item>, inputs: Inputs<'_>, target: &Target) -> Resu
     let left_out = |item: &Item, why| LeftOut { name: item.name.clone(), dtype: item.value.dtype(), why };
     for item in items {
         match fate(&item, inputs, target) {
-            Fate::Written(output) => resolved.outputs.push(*output),
+            Fate::Written(output) => {
+                if !item.agrees.is_empty() {
+                    let first = item
+                        .origin
+                        .map(|origin| Value::of_entry(origin, inputs.entry(origin), inputs.entry(origin).name.clone()));
+                    let values = first.into_iter().chain(item.agrees).collect();
+                    resolved.agreements.push(Agreement { name: item.name, values });
+                }
+                resolved.outputs.push(*output);
+            }
             Fate::LeftOut(why) => resolved.left_out.push(left_out(&item, why)),
             Fate::Refused(why) => refused.push(left_out(&item, why)),
             Fate::Broken(why) if target.salvage => resolved.lost.push(left_out(&item, why)),
@@ -81,7 +92,7 @@ fn notes(resolved: &Resolved, inputs: Inputs<'_>, target: &Target) -> Vec<String
     let hint = names.first().and_then(|first| (target.capabilities.name_hint)(first));
     let names = some(names).zip(hint).map(|(names, hint)| format!("{names}: names {hint}"));
     let fixed = |output: &&OutputSpec| {
-        pieces::stay(&output.value, inputs, target)
+        (!output.pieces.is_empty() || pieces::stay(&output.value, inputs, target))
             && target.capabilities.joins_pieces.is_some_and(|joins| !joins(output.to))
     };
     let pieces: Vec<&str> = resolved.outputs.iter().filter(fixed).map(|output| output.name.as_str()).collect();
@@ -103,6 +114,12 @@ fn fate(item: &Item, inputs: Inputs<'_>, target: &Target) -> Fate {
         return Fate::LeftOut("it is no tensor of the model".to_owned());
     }
     let dtype = item.value.dtype();
+    if let Some((text, count)) = item.value.as_text() {
+        return match target.capabilities.texts {
+            Some(encode) => written_text(item, encode(text, count), target),
+            None => Fate::LeftOut(format!("a {} cannot hold {dtype} tensors", target.name)),
+        };
+    }
     if let Some(origin) = item.value.entry().filter(|_| dtype.is_opaque()) {
         let (entry, catalog) = (inputs.entry(origin), inputs.catalog(origin.input));
         let whole = entry.extents().is_ok_and(|extents| extents.len() == 1);
@@ -127,6 +144,31 @@ fn fate(item: &Item, inputs: Inputs<'_>, target: &Target) -> Fate {
     match change {
         Some(change) => written_or_refused(item, inputs, to, change, packing, target),
         None => Fate::Refused(format!("there is no cast from {dtype} to {to} as a {} stores it", target.name)),
+    }
+}
+
+/// A tensor of texts, as the target encodes them.
+fn written_text(item: &Item, bytes: Vec<u8>, target: &Target) -> Fate {
+    if let Some(problem) = (target.capabilities.name_problem)(&item.name) {
+        return Fate::Refused(format!("the name {problem}"));
+    }
+    let (dtype, len, text) = (item.value.dtype(), bytes.len() as u64, item.value.to_string());
+    let value = Shape::new([len]).and_then(|shape| Value::of_bytes(DType::U8, shape, bytes, text));
+    match value {
+        Ok(value) => Fate::Written(Box::new(OutputSpec {
+            value,
+            origin: item.origin,
+            path: item.path.clone(),
+            name: item.name.clone(),
+            from: dtype,
+            to: dtype,
+            change: Change::Copy,
+            packing: Packing::Dense,
+            shape: item.value.shape().clone(),
+            bytes: len,
+            pieces: Vec::new(),
+        })),
+        Err(error) => Fate::Refused(error.to_string()),
     }
 }
 
@@ -167,6 +209,7 @@ fn written_or_refused(
         packing,
         shape: shape.clone(),
         bytes,
+        pieces: pieces::kept(item, inputs, target),
     }))
 }
 

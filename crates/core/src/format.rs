@@ -156,6 +156,9 @@ pub struct Capabilities {
     pub joins_pieces: Option<fn(DType) -> bool>,
     /// Something about a name that the target holds, yet its users hardly want; completes `… names …`.
     pub name_hint: fn(&str) -> Option<&'static str>,
+    /// The stored bytes of a tensor of texts, each of so many elements the same text; `None` where it holds none that
+    /// does not come from the same format.
+    pub texts: Option<fn(&str, u64) -> Vec<u8>>,
 }
 
 impl Capabilities {

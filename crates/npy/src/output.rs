@@ -115,5 +115,6 @@ pub(crate) fn capabilities(name_problem: fn(&str) -> Option<String>) -> Capabili
         prunes_extras: false,
         joins_pieces: None,
         name_hint: Capabilities::NO_HINT,
+        texts: None,
     }
 }

@@ -54,6 +54,7 @@ impl Format for Safetensors {
             prunes_extras: false,
             joins_pieces: None,
             name_hint: Capabilities::NO_HINT,
+            texts: None,
         })
     }
 

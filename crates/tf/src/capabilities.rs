@@ -1,6 +1,6 @@
 //! What a bundle can hold.
 
-use crate::dtype;
+use crate::{dtype, record};
 use weightlift_core::{Capabilities, DType, Packing};
 
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
@@ -12,6 +12,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     prunes_extras: false,
     joins_pieces: Some(joins_pieces),
     name_hint,
+    texts: Some(record::same_strings),
 };
 
 fn holds(dtype: DType) -> Option<Packing> {

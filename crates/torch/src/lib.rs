@@ -157,6 +157,7 @@ impl Format for Torch {
             prunes_extras: true,
             joins_pieces: None,
             name_hint: Capabilities::NO_HINT,
+            texts: None,
         })
     }
 

@@ -242,22 +242,31 @@ pub(crate) struct ConvertArgs {
     /// Give tensors another shape with the same elements; one dimension may be -1
     #[arg(long, value_name = "PATTERN=DIMS", help_heading = "Steps, in the order given")]
     pub(crate) reshape: Vec<String>,
+    /// Take axes of one out of the shape, or the one that is named
+    #[arg(long, value_name = "PATTERN[@AXIS]", help_heading = "Steps, in the order given")]
+    pub(crate) squeeze: Vec<String>,
     /// Keep a part of a tensor
     #[arg(long, value_name = "NAME[SLICE]", help_heading = "Steps, in the order given")]
     pub(crate) slice: Vec<String>,
     /// Join tensors in the order of the one group that the name does not use: --concat 'w/part_(\d+)=w@0',
-    /// --concat '(q|k|v)_proj=qkv_proj'
+    /// --concat '(q|k|v)_proj=qkv_proj'; @0x16 joins each of 16 equal blocks by itself: projections fused head by head
     #[arg(long, value_name = "REGEX=NAME[@AXIS]", help_heading = "Steps, in the order given")]
     pub(crate) concat: Vec<String>,
     /// The same along a new axis
     #[arg(long, value_name = "REGEX=NAME[@AXIS]", help_heading = "Steps, in the order given")]
     pub(crate) stack: Vec<String>,
-    /// Cut a tensor: PARTS is a count or lengths (3,4,3); the template has {i}, or {q,k,v}; /REGEX/ cuts many
+    /// Cut a tensor: PARTS is a count, or lengths (3,4,3), or `like` (as --concat joined it), or `like WORD` (as the
+    /// tensors of these names in that input); the template has {i}, or {q,k,v}; /REGEX/ cuts many; @0x16 cuts each of
+    /// 16 equal blocks
     #[arg(long, value_name = "NAME=TEMPLATE:PARTS[@AXIS]", help_heading = "Steps, in the order given")]
     pub(crate) split: Vec<String>,
     /// Average all inputs tensor by tensor, or add them with weights: --average=0.9,0.1; --average=1,-1 subtracts
     #[arg(long, value_name = "W1,W2…", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Steps, in the order given")]
     pub(crate) average: Vec<String>,
+    /// Join the tensors of all inputs, shards of one model, each along the axis of the last rule that selects it; what no
+    /// rule selects must be equal in all: --join-inputs '**q_proj.weight=0;**o_proj.weight=1', or a table in a file
+    #[arg(long, value_name = "PATTERN=AXIS;…|FILE.toml", help_heading = "Steps, in the order given")]
+    pub(crate) join_inputs: Vec<String>,
     /// Stop unless names, and dtypes and shapes where given, are exactly those of a list (lines of NAME, DTYPE, SHAPE
     /// between tabs, or what ls --json printed)
     #[arg(long, value_name = "FILE", help_heading = "Steps, in the order given")]
@@ -320,7 +329,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) weights_only: bool,
     /// Let --copy-rows and --resize-rows take along what belongs to the tensor: tensors tied to it, its optimizer
-    /// slots, and output layers and biases with as many rows
+    /// slots (PyTorch's numbered states too), and output layers and biases with as many rows
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) with_related: bool,
     /// Write calls of functions back that may do more than make a value (PyTorch): loading the output runs them

@@ -84,6 +84,14 @@ pub(crate) fn plan(
     if args.dedupe {
         writeln!(out, "  measure   all tensors are read twice: those of equal values are written once")?;
     }
+    let verified = if args.no_verify { 0 } else { resolved.bytes_verified };
+    let again =
+        if verified > 0 { format!(", and {} to verify checksums", show::bytes(verified)) } else { String::new() };
+    writeln!(out, "  reads     {}{again}", show::bytes(resolved.bytes_read))?;
+    if !resolved.agreements.is_empty() {
+        let tensors = show::count(resolved.agreements.len(), "tensor");
+        writeln!(out, "  compare   {tensors} that all inputs must have alike, before anything is written")?;
+    }
     writeln!(out, "  memory    about {}", show::bytes(memory))?;
     if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
@@ -198,9 +206,9 @@ fn closing_lines(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{path}: {tensors}, {read} read, {written} written in {seconds:.2} s ({rate}/s)")];
     lines.extend(cast_lines(&report.casts));
     lines.extend(kept_back_line(&report.kept_back));
-    if !report.kept.is_empty() {
-        let kept: Vec<_> = report.kept.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
-        lines.push(format!("  as it was {}", kept.join(", ")));
+    for (kept, word) in [(&report.kept, "as it was"), (&report.edited, "edited   ")] {
+        let counts: Vec<_> = kept.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
+        lines.extend((!kept.is_empty()).then(|| format!("  {word} {}", counts.join(", "))));
     }
     lines.extend(lost_lines(&report.lost));
     lines.extend(left_out_lines(&report.left_out));
@@ -352,7 +360,10 @@ fn plan_to_json(resolved: &Resolved, format: &str, memory: u64) -> Value {
         "lost": left_out_to_json(&resolved.lost),
         "not_carried": resolved.not_carried,
         "notes": resolved.notes,
+        "agreements": resolved.agreements.iter().map(|agreement| &agreement.name).collect::<Vec<_>>(),
         "bytes": resolved.bytes(),
+        "bytes_read": resolved.bytes_read,
+        "bytes_verified": resolved.bytes_verified,
         "memory": memory,
         "suggested_key": resolved.suggested_key.as_ref().map(|(key, _)| key),
     })
@@ -387,6 +398,7 @@ fn report_to_json(report: &Report) -> Value {
         "casts": report.casts.iter().map(cast_to_json).collect::<Vec<_>>(),
         "kept_back": report.kept_back.iter().map(cast_to_json).collect::<Vec<_>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<_>>(),
+        "edited": report.edited.iter().map(kept).collect::<Vec<_>>(),
         "left_out": left_out_to_json(&report.left_out),
         "lost": left_out_to_json(&report.lost),
         "not_carried": report.not_carried,

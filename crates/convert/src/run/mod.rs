@@ -7,6 +7,7 @@ pub use options::{OnOverflow, Options, Progress, planned_memory};
 use pipeline::Damage;
 pub(crate) use pipeline::{Run, refused};
 
+use crate::agree;
 use crate::blueprint::{Blueprint, Job};
 use crate::dedupe;
 use crate::inputs::{Input, Inputs};
@@ -65,6 +66,7 @@ pub fn convert(
     let start = Instant::now();
     let catalogs = conversion.catalogs();
     let catalogs = Inputs(&catalogs);
+    agree::check(conversion, &resolved, options)?;
     let deduped = if options.dedupe { dedupe::dedupe(conversion, &mut resolved, options)? } else { None };
     let kept_back = match options.on_overflow {
         OnOverflow::Keep => measure::keep(conversion, &mut resolved, options, progress)?,
@@ -112,7 +114,8 @@ pub fn convert(
         files: written.files,
         elapsed: start.elapsed(),
         casts,
-        kept: kept(&resolved),
+        kept: kept(&resolved, false),
+        edited: kept(&resolved, true),
         kept_back,
         left_out: resolved.left_out,
         lost: resolved.lost,
@@ -197,11 +200,14 @@ fn room_for(files: &dyn Files, folder: &Path, bytes: u64) -> Result<()> {
     }
 }
 
-/// How many tensors of each dtype were not cast.
-fn kept(resolved: &Resolved) -> Vec<(DType, usize)> {
+/// How many tensors of each dtype were not cast: those that are as they were, or those that steps made.
+fn kept(resolved: &Resolved, edited: bool) -> Vec<(DType, usize)> {
     let mut kept: Vec<(DType, usize)> = Vec::new();
-    let as_it_was = |output: &&OutputSpec| output.change == Change::Copy && !output.value.is_scaled();
-    for output in resolved.outputs.iter().filter(as_it_was) {
+    let wanted = |output: &&OutputSpec| {
+        let made = output.value.entry().is_none();
+        output.change == Change::Copy && made == edited && !output.value.is_scaled()
+    };
+    for output in resolved.outputs.iter().filter(wanted) {
         match kept.iter_mut().find(|(dtype, _)| *dtype == output.to) {
             Some((_, count)) => *count += 1,
             None => kept.push((output.to, 1)),

@@ -1,13 +1,14 @@
 //! Merges of several checkpoints: `--average`.
 
-use crate::items::Items;
+use crate::items::{Item, Items};
 use crate::value::Value;
 use std::collections::HashMap;
 use std::fmt;
 use weightlift_core::{Error, Result};
 
 /// The weighted sum of all inputs; without weights their average. Tensors are paired by name. Multiplied, then added,
-/// in f32 (f64 for f64), inputs in order; integers, booleans and the like must be equal and are taken from the first.
+/// in f32 (f64 for f64), inputs in order; integers, booleans, texts and the like must be equal and are taken from the
+/// first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Average {
     weights: Option<Vec<f64>>,
@@ -62,6 +63,35 @@ impl Items<'_> {
         if weights.len() != count {
             return Err(Error::request(format!("--average has {} weights for {count} inputs", weights.len())));
         }
+        let mut known: HashMap<_, Value> = HashMap::new();
+        let groups = self.groups("--average")?;
+        let count = groups.len();
+        for (at, group) in groups.into_iter().enumerate() {
+            let Some(group) = group else { continue };
+            let identity: Vec<_> = group.iter().map(|value| self.identity(value)).collect();
+            if let Some(value) = known.get(&identity) {
+                self.lists[0][at].value = value.clone();
+                continue;
+            }
+            let item = &mut self.lists[0][at];
+            match Value::merged(group.clone(), &weights).map_err(|error| error.in_tensor(&item.name))? {
+                Some(value) => {
+                    item.value = value.clone();
+                    known.insert(identity, value);
+                }
+                None => item.agrees.extend(group.into_iter().skip(1)),
+            }
+        }
+        Ok(count)
+    }
+
+    /// For each tensor what bears its name in all inputs, its own first; `None` where not all of them have it, and for
+    /// what belongs to a format, as an object graph: that of the first is taken.
+    pub(super) fn groups(&mut self, doing: &str) -> Result<Vec<Option<Vec<Value>>>> {
+        let count = self.checkpoints();
+        if count < 2 {
+            return Err(Error::request(format!("{doing} needs more than one input")));
+        }
         (1..count).for_each(|input| self.use_input(input));
         let mut others = Vec::new();
         for input in 1..count {
@@ -69,43 +99,25 @@ impl Items<'_> {
                 self.lists[input].iter().map(|item| (item.name.as_str(), &item.value)).collect();
             others.push(named);
         }
-        self.check_pairs(&others)?;
+        self.check_pairs(doing, &others)?;
         if let Some(item) = self.edited().iter().find(|item| item.value.entry().is_none()) {
             // The others were not changed along, so that rows, axes or parts of different kinds would be added.
-            let error = Error::request(format!("was changed before --average ({})", item.value));
+            let error = Error::request(format!("was changed before {doing} ({})", item.value));
             return Err(error
                 .in_tensor(&item.name)
-                .help("write --average before the steps that change values or shapes"));
+                .help(format!("write {doing} before the steps that change values or shapes")));
         }
-        let mut known: HashMap<_, Value> = HashMap::new();
-        let mut made = Vec::new();
-        for item in self.edited() {
-            let theirs: Option<Vec<&Value>> =
-                others.iter().map(|named| named.get(item.base.as_str()).copied()).collect();
-            // What belongs to a format, as an object graph, is that of the first.
-            let Some(theirs) = theirs.filter(|_| !item.of_format) else {
-                made.push(item.value.clone());
-                continue;
-            };
-            let all = || std::iter::once(&item.value).chain(theirs.iter().copied());
-            let identity: Vec<_> = all().map(|value| self.identity(value)).collect();
-            let value = match known.get(&identity) {
-                Some(value) => value.clone(),
-                None => Value::merged(all().cloned().zip(weights.iter().copied()).collect())
-                    .map_err(|error| error.in_tensor(&item.name))?,
-            };
-            known.insert(identity, value.clone());
-            made.push(value);
-        }
-        let count = made.len();
-        for (item, value) in self.lists[0].iter_mut().zip(made) {
-            item.value = value;
-        }
-        Ok(count)
+        let group = |item: &Item| {
+            let theirs: Option<Vec<Value>> =
+                others.iter().map(|named| named.get(item.base.as_str()).map(|value| (*value).clone())).collect();
+            let group = |theirs: Vec<Value>| std::iter::once(item.value.clone()).chain(theirs).collect();
+            theirs.filter(|_| !item.of_format).map(group)
+        };
+        Ok(self.edited().iter().map(group).collect())
     }
 
     /// Every tensor must be in every input, and no input may have others.
-    fn check_pairs(&self, others: &[HashMap<&str, &Value>]) -> Result<()> {
+    fn check_pairs(&self, doing: &str, others: &[HashMap<&str, &Value>]) -> Result<()> {
         if self.allows_unmatched() {
             return Ok(());
         }
@@ -119,7 +131,7 @@ impl Items<'_> {
                 (None, Some((count, name))) => format!("has {count} tensors more than the first, {name:?} among them"),
                 (None, None) => continue,
             };
-            let error = Error::request(format!("--average: input {} {message}", at + 2));
+            let error = Error::request(format!("{doing}: input {} {message}", at + 2));
             return Err(error.help("--allow-unmatched takes those of the first as they are"));
         }
         Ok(())

@@ -1,6 +1,9 @@
 //! The steps of a plan.
 
+pub(crate) mod axis;
 mod cast;
+mod cut;
+mod join_inputs;
 mod layout;
 mod merge;
 mod names;
@@ -9,15 +12,22 @@ mod preset;
 mod related;
 mod rows;
 mod set;
+mod split;
+mod squeeze;
 pub(crate) mod weights;
 
+pub use axis::Axis as JoinAxis;
 pub use cast::CastRule;
-pub use layout::{Join, Reshape, Slice, Split, Transpose};
+pub use join_inputs::{JoinInputs, Part};
+pub use layout::{Join, Reshape, Slice, Transpose};
 pub use merge::Average;
 pub use names::{Expected, NameMap};
 pub use preset::{Preset, PresetAdd, PresetRule, Template};
 pub use rows::{CopyRows, Fill, ResizeRows, RowPairs};
 pub use set::{Add, Array, Set};
+pub(crate) use split::Seams;
+pub use split::Split;
+pub use squeeze::Squeeze;
 pub use weights::Weights;
 
 use crate::{KeyChoice, Pattern, Rename};
@@ -62,6 +72,8 @@ pub enum Step {
     Transpose(Transpose),
     /// Gives tensors another shape.
     Reshape(Reshape),
+    /// Takes axes of one out.
+    Squeeze(Squeeze),
     /// Keeps a part of a tensor.
     Slice(Slice),
     /// Joins tensors along an axis.
@@ -72,6 +84,8 @@ pub enum Step {
     Split(Split),
     /// Averages all inputs.
     Average(Average),
+    /// Joins the tensors of all inputs.
+    JoinInputs(JoinInputs),
     /// Renames and lays out by a table of rules.
     Preset(Preset),
     /// Checks the names, dtypes and shapes.
@@ -106,11 +120,13 @@ impl fmt::Display for Step {
             Step::ResizeRows(resize) => write!(f, "resize rows {resize}"),
             Step::Transpose(transpose) => write!(f, "transpose {transpose}"),
             Step::Reshape(reshape) => write!(f, "reshape {reshape}"),
+            Step::Squeeze(squeeze) => write!(f, "squeeze {squeeze}"),
             Step::Slice(slice) => write!(f, "slice {slice}"),
             Step::Concat(join) => write!(f, "concat {join}"),
             Step::Stack(join) => write!(f, "stack {join}"),
             Step::Split(split) => write!(f, "split {split}"),
             Step::Average(average) => write!(f, "average {average}"),
+            Step::JoinInputs(join) => write!(f, "join inputs {join}"),
             Step::Preset(preset) => write!(f, "preset {preset}"),
             Step::Expect(expected) => write!(f, "expect {}", expected.text()),
         }

@@ -26,6 +26,29 @@ pub(crate) fn is_output_layer(name: &str) -> bool {
     ends.iter().any(|end| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '/'])))
 }
 
+/// The keys and values of a JSON object, in order, those included that stand twice.
+pub(super) fn json_pairs(content: &str) -> serde_json::Result<Vec<(String, Json)>> {
+    struct Pairs;
+    impl<'de> serde::de::Visitor<'de> for Pairs {
+        type Value = Vec<(String, Json)>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> std::result::Result<Self::Value, M::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(content);
+    let pairs = serde::Deserializer::deserialize_map(&mut reader, Pairs)?;
+    reader.end().map(|()| pairs)
+}
+
 /// A table of old and new names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameMap {
@@ -54,7 +77,7 @@ impl NameMap {
     pub fn parse(text: &str, content: &str) -> Result<NameMap> {
         if content.trim_start().starts_with('{') {
             let error = |error| Error::request(format!("is no table of names: {error}")).in_file(text).caused_by(error);
-            let table: serde_json::Map<String, Json> = serde_json::from_str(content).map_err(error)?;
+            let table = json_pairs(content).map_err(error)?;
             let pair = |(old, new): (String, Json)| match new.as_str() {
                 Some(new) => Ok((old, new.to_owned())),
                 None => Err(Error::request(format!("{old:?} has no name but {new}")).in_file(text)),

@@ -4,9 +4,9 @@ use crate::items::{Item, Items};
 use crate::pattern::compile;
 use crate::value::Value;
 use regex::Regex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use weightlift_core::{DType, Error, KeyPath, Result, Shape};
+use weightlift_core::{DType, Error, Result, Shape};
 
 /// A name with holes.
 ///
@@ -115,6 +115,8 @@ pub struct PresetRule {
     pub squeeze: Option<usize>,
     /// Only tensors of so many axes.
     pub rank: Option<usize>,
+    /// Only tensors beside which one of this name is, its holes filled as those of `from`.
+    pub beside: Option<Template>,
     /// Whether the first two axes become one, and an axis of one comes behind them, afterwards.
     pub merge: bool,
 }
@@ -155,10 +157,14 @@ impl fmt::Display for Preset {
 
 impl Preset {
     /// The new name and value of a tensor that a rule fits.
-    fn change(&self, item: &Item) -> Result<Option<(String, Value)>> {
+    fn change(&self, item: &Item, names: &HashSet<&str>) -> Result<Option<(String, Value)>> {
         for rule in &self.rules {
             let (from, to) = if self.reverse { (&rule.to, &rule.from) } else { (&rule.from, &rule.to) };
             let Some(holes) = from.holes(&item.name) else { continue };
+            let beside = rule.beside.as_ref().map(|beside| beside.fill(&holes));
+            if beside.is_some_and(|beside| beside.is_none_or(|beside| !names.contains(beside.as_str()))) {
+                continue;
+            }
             let rank =
                 rule.rank.map(|rank| if self.reverse { rank - usize::from(rule.squeeze.is_some()) } else { rank });
             if rank.is_some_and(|rank| rank != item.value.shape().rank()) {
@@ -238,8 +244,9 @@ impl Items<'_> {
         let mut count = 0;
         let mut made: Vec<Option<(String, Value)>> = Vec::new();
         let mut known: HashMap<_, Value> = HashMap::new();
+        let names: HashSet<&str> = self.names().collect();
         for item in self.edited() {
-            let change = preset.change(item)?;
+            let change = preset.change(item, &names)?;
             made.push(change.map(|(name, value)| {
                 count += 1;
                 // Tied tensors that change alike stay tied.
@@ -247,6 +254,7 @@ impl Items<'_> {
                 (name, known.entry(key).or_insert(value).clone())
             }));
         }
+        drop(names);
         if preset.reverse {
             let added: Vec<bool> = self.names().map(|name| preset.adds.iter().any(|add| add.name == name)).collect();
             made = made.into_iter().zip(&added).filter(|(_, added)| !**added).map(|(made, _)| made).collect();
@@ -265,6 +273,7 @@ impl Items<'_> {
         for (item, change) in self.lists[0].iter_mut().zip(made) {
             if let Some((name, value)) = change {
                 item.rename(name);
+                item.in_place &= value.entry().is_some();
                 item.value = value;
             }
         }
@@ -281,8 +290,7 @@ impl Items<'_> {
         let (value, mark) = (self.edited()[of].value.clone(), self.edited()[of].mark);
         let value = if add.positions { positions(&value)? } else { value };
         let mark = mark.filter(|_| !add.positions);
-        let (name, path) = (add.name.clone(), KeyPath::flat(add.name.as_str()));
-        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark, of_format: false });
+        self.lists[0].push(Item { mark, ..Item::made(add.name.clone(), value) });
         Ok(())
     }
 }

@@ -59,12 +59,16 @@ impl RowPairs {
 
 fn vocabulary(text: &str) -> Result<Vec<(String, u64)>> {
     if text.trim_start().starts_with('{') {
-        let tokens: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text)
+        let tokens = super::names::json_pairs(text)
             .map_err(|error| Error::request(format!("a vocabulary is no JSON object: {error}")).caused_by(error))?;
         let row = |(token, row): (String, serde_json::Value)| match row.as_u64() {
             Some(row) => Ok((token, row)),
             None => Err(Error::request(format!("token {token:?} of a vocabulary has no row but {row}"))),
         };
+        let mut seen = std::collections::HashSet::new();
+        if let Some((twice, _)) = tokens.iter().find(|(token, _)| !seen.insert(token.clone())) {
+            return Err(Error::request(format!("token {twice:?} stands twice in a vocabulary")));
+        }
         return tokens.into_iter().map(row).collect();
     }
     let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').filter(|_| !text.is_empty());

@@ -1,10 +1,11 @@
 //! Values given from outside: `--set` and `--add`.
 
+use super::cut::cuts;
 use crate::items::{Item, Items};
 use crate::selection::Selection;
 use crate::value::Value;
 use std::fmt;
-use weightlift_core::{DType, Error, KeyPath, Result, Shape};
+use weightlift_core::{DType, Error, Result, Shape};
 
 /// What a rule says: as one text that is cut when the names are known, or in parts that need no cutting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl fmt::Display for Words {
 }
 
 /// `NAME[SLICE]=VALUE|FILE.npy|WORD::NAME[SLICE]`: sets a tensor, or a part of it. It keeps its dtype; set as a whole,
-/// it takes the shape of the array or tensor.
+/// it takes the shape of the array or tensor. Every element of a tensor of texts becomes VALUE as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set(Words);
 
@@ -77,9 +78,9 @@ impl Set {
         Set(Words::Values(target.to_owned(), array))
     }
 
-    /// The `.npy` file that it may name.
-    pub(crate) fn array(&self) -> Option<&str> {
-        array_of(&self.0)
+    /// The `.npy` files that it may name.
+    pub(crate) fn arrays(&self) -> Vec<&str> {
+        arrays_of(&self.0)
     }
 }
 
@@ -117,7 +118,7 @@ impl Add {
 
     /// The `.npy` file that it may name.
     pub(crate) fn array(&self) -> Option<&str> {
-        array_of(&self.0)
+        arrays_of(&self.0).into_iter().next()
     }
 }
 
@@ -127,13 +128,13 @@ impl fmt::Display for Add {
     }
 }
 
-fn array_of(words: &Words) -> Option<&str> {
-    let value = match words {
-        Words::Text(text) => text.rsplit_once('=')?.1,
-        Words::Parts(_, value) => value,
-        Words::Values(..) => return None,
+fn arrays_of(words: &Words) -> Vec<&str> {
+    let values = match words {
+        Words::Text(text) => cuts(text).map(|(_, value)| value).collect(),
+        Words::Parts(_, value) => vec![value.as_str()],
+        Words::Values(..) => Vec::new(),
     };
-    value.ends_with(".npy").then_some(value)
+    values.into_iter().filter(|value| value.ends_with(".npy")).collect()
 }
 
 /// What a tensor is set to.
@@ -166,6 +167,12 @@ impl Items<'_> {
             None => Selection::whole(base.shape()),
         };
         let with = match value {
+            Given::Text(text) if base.dtype() == DType::Str && !self.names_tensor(text) => {
+                if slice.is_some() {
+                    return Err(Error::request("a tensor of texts is set as a whole").help("leave out the slice"));
+                }
+                return Value::text(base.shape().clone(), text);
+            }
             Given::Array(array) => array.value()?,
             Given::Text(text) if matches!(*text, "true" | "false") || text.parse::<f64>().is_ok() => {
                 Value::filled(base.dtype(), selection.shape()?, text)?
@@ -188,22 +195,7 @@ impl Items<'_> {
         if self.names().any(|known| known == name) {
             return Err(Error::request("there is such a tensor").in_tensor(name).help("--set changes it"));
         }
-        let (path, name) = (KeyPath::flat(name), name.clone());
-        self.lists[0].push(Item { value, origin: None, path, base: name.clone(), name, mark: None, of_format: false });
+        self.lists[0].push(Item::made(name.clone(), value));
         Ok(1)
-    }
-
-    /// Cuts a rule at the first `=` that has an existing tensor, with or without a slice, on its left.
-    pub(crate) fn cut_at_name<'t>(&self, doing: &str, text: &'t str) -> Result<(&'t str, &'t str)> {
-        let cuts = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
-        let mut known = cuts.clone().filter(|(name, _)| self.find(name, doing).is_ok());
-        if let Some(cut) = known.next() {
-            return Ok(cut);
-        }
-        let Some((name, _)) = cuts.clone().next() else {
-            return Err(Error::request(format!("{doing} {text:?} has no '='")));
-        };
-        // The first cut says best what is wrong with the name.
-        self.find(name, doing).map(|_| (name, ""))
     }
 }

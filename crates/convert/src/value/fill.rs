@@ -25,6 +25,31 @@ impl Value {
         Ok(Value::new(dtype, shape, Kind::Fill(element), number.to_owned()))
     }
 
+    /// A text as every element of a tensor of texts.
+    ///
+    /// # Errors
+    /// `Limit` where the texts together are large.
+    pub(crate) fn text(shape: Shape, text: &str) -> Result<Value> {
+        const MOST: u64 = 1 << 24;
+        let bytes = shape.elements().saturating_mul(text.len() as u64 + 1);
+        if bytes > MOST {
+            return Err(Error::limit(format!(
+                "{} texts of {} bytes are more than {MOST}",
+                shape.elements(),
+                text.len()
+            )));
+        }
+        Ok(Value::new(DType::Str, shape, Kind::Text(text.to_owned()), format!("{text:?}")))
+    }
+
+    /// The text that is every element, and how many there are.
+    pub(crate) fn as_text(&self) -> Option<(&str, u64)> {
+        match &self.0.kind {
+            Kind::Text(text) => Some((text, self.shape().elements())),
+            _ => None,
+        }
+    }
+
     /// Normally distributed numbers around 0: bits depend on seed, shape and dtype alone.
     ///
     /// # Errors

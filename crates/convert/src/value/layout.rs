@@ -2,7 +2,8 @@
 
 use super::{Kind, Value};
 use crate::selection::{Run, Selection};
-use weightlift_core::{Error, Result, Shape};
+use crate::step::axis::Axis;
+use weightlift_core::{Error, Region, Result, Shape};
 
 impl Value {
     /// The axes in another order; without one, the order reversed.
@@ -88,6 +89,12 @@ impl Value {
         Ok(Value::new(self.dtype(), shape, Kind::Pick(self.clone(), axes), text))
     }
 
+    /// A box of it.
+    pub(crate) fn boxed(&self, region: &Region) -> Result<Value> {
+        let runs = region.start.iter().zip(region.size.dims());
+        self.pick(runs.map(|(&start, &count)| Run { start, step: 1, count }).collect())
+    }
+
     /// Positions `start..start + len` of one axis.
     pub(crate) fn narrow(&self, axis: usize, start: u64, len: u64) -> Result<Value> {
         let whole = |&count: &u64| Run { start: 0, step: 1, count };
@@ -123,6 +130,50 @@ impl Value {
         let (dtype, text) =
             (first.dtype(), format!("{} tensors from {first} on joined along axis {axis}", parts.len()));
         Ok(Value::new(dtype, Shape::new(dims)?, Kind::Concat(parts, axis), text))
+    }
+
+    /// The value with an axis as two: its blocks, and the positions in each.
+    fn in_blocks(&self, axis: Axis) -> Result<Value> {
+        let block = axis.block(self.shape())?;
+        let mut dims = self.shape().dims().to_vec();
+        dims.splice(axis.axis..=axis.axis, [axis.blocks, block]);
+        Ok(self.shaped(Shape::new(dims)?)?.named(self.0.text.clone()))
+    }
+
+    /// The value with the axis behind another in it again.
+    fn out_of_blocks(&self, axis: usize) -> Result<Value> {
+        let mut dims = self.shape().dims().to_vec();
+        let joined = dims[axis].saturating_mul(dims[axis + 1]);
+        dims.splice(axis..=axis + 1, [joined]);
+        self.shaped(Shape::new(dims)?)
+    }
+
+    /// [`Value::concat`] within each block of the axis.
+    ///
+    /// # Errors
+    /// As [`Value::concat`]; `Request` where a value does not fall into equal blocks.
+    pub(crate) fn concat_in(parts: Vec<Value>, axis: Axis) -> Result<Value> {
+        if axis.blocks == 1 {
+            return Value::concat(parts, axis.axis);
+        }
+        let parts = parts.iter().map(|part| part.in_blocks(axis)).collect::<Result<_>>()?;
+        Value::concat(parts, axis.axis + 1)?.out_of_blocks(axis.axis)
+    }
+
+    /// [`Value::narrow`] within each block of the axis; `start` and `len` count the positions of all blocks together.
+    ///
+    /// # Errors
+    /// `Request` where they do not fall into equal blocks.
+    pub(crate) fn narrow_in(&self, axis: Axis, start: u64, len: u64) -> Result<Value> {
+        if axis.blocks == 1 {
+            return self.narrow(axis.axis, start, len);
+        }
+        if !start.is_multiple_of(axis.blocks) || !len.is_multiple_of(axis.blocks) {
+            let message = format!("a part of {len} at {start} does not fall into {} equal blocks", axis.blocks);
+            return Err(Error::request(message));
+        }
+        let part = self.in_blocks(axis)?.narrow(axis.axis + 1, start / axis.blocks, len / axis.blocks)?;
+        part.out_of_blocks(axis.axis)
     }
 
     /// Values of one shape as the positions of a new axis.

@@ -19,27 +19,34 @@ pub(super) fn arithmetic(dtype: DType) -> Option<(DType, Width)> {
 }
 
 impl Value {
-    /// The weighted sum of floating-point or complex values; for all others the first, if the others are equal to it.
+    /// Checks that values could be the same.
     ///
     /// # Errors
     /// `Request` where dtypes or shapes differ.
-    pub(crate) fn merged(values: Vec<(Value, f64)>) -> Result<Value> {
-        let Some((first, _)) = values.first() else { return Err(Error::request("there is nothing to average")) };
-        first.element()?;
-        for (value, _) in &values {
-            if value.dtype() != first.dtype() || value.shape() != first.shape() {
-                return Err(Error::request(format!(
-                    "{first:?} and {value:?} cannot be averaged: dtype or shape differs"
-                )));
+    pub(crate) fn alike(values: &[Value]) -> Result<()> {
+        let Some(first) = values.first() else { return Ok(()) };
+        match values.iter().find(|value| value.dtype() != first.dtype() || value.shape() != first.shape()) {
+            Some(other) => {
+                Err(Error::request(format!("{first:?} and {other:?} cannot be merged: dtype or shape differs")))
             }
+            None => Ok(()),
         }
+    }
+
+    /// The weighted sum of floating-point or complex values; `None` for others, which are to be equal.
+    ///
+    /// # Errors
+    /// `Request` where dtypes or shapes differ.
+    pub(crate) fn merged(values: Vec<Value>, weights: &[f64]) -> Result<Option<Value>> {
+        Value::alike(&values)?;
+        let Some(first) = values.first() else { return Err(Error::request("there is nothing to average")) };
         let (dtype, shape) = (first.dtype(), first.shape().clone());
-        if arithmetic(dtype).is_some() {
-            let text = format!("the average of {} times {first}", values.len());
-            return Ok(Value::new(dtype, shape, Kind::Sum(values), text));
+        if arithmetic(dtype).is_none() {
+            return Ok(None);
         }
-        let text = format!("{first}, equal in {} inputs", values.len());
-        let values = values.into_iter().map(|(value, _)| value).collect();
-        Ok(Value::new(dtype, shape, Kind::Agree(values), text))
+        first.element()?;
+        let text = format!("the average of {} times {first}", values.len());
+        let parts = values.into_iter().zip(weights.iter().copied()).collect();
+        Ok(Some(Value::new(dtype, shape, Kind::Sum(parts), text)))
     }
 }

@@ -40,6 +40,8 @@ enum Kind {
     Entry(Origin),
     /// These dense little-endian bytes.
     Bytes(Vec<u8>),
+    /// This text as every element; a target's own encoding takes its place before it is read.
+    Text(String),
     /// One element again and again.
     Fill(Vec<u8>),
     /// Normally distributed around 0, each element made of the seed and its position alone.
@@ -64,8 +66,6 @@ enum Kind {
     Scaled { of: Value, scale: Value, blocks: Vec<u64> },
     /// Each value times its weight, added in order.
     Sum(Vec<(Value, f64)>),
-    /// The first, where all others have equal bytes.
-    Agree(Vec<Value>),
     /// The mean over the rows, as one row; computed when it is first read.
     Mean(Value, Mutex<Option<Arc<[u8]>>>),
 }
@@ -122,10 +122,10 @@ impl Value {
     /// The values that this one is made of.
     fn parts(&self) -> Vec<&Value> {
         match &self.0.kind {
-            Kind::Entry(_) | Kind::Bytes(_) | Kind::Fill(_) | Kind::Normal { .. } => Vec::new(),
+            Kind::Entry(_) | Kind::Bytes(_) | Kind::Text(_) | Kind::Fill(_) | Kind::Normal { .. } => Vec::new(),
             Kind::Permute(of, _) | Kind::Reshape(of) | Kind::Pick(of, _) | Kind::Repeat(of) => vec![of],
             Kind::Cast(of, _) | Kind::Mean(of, _) => vec![of],
-            Kind::Concat(parts, _) | Kind::Agree(parts) => parts.iter().collect(),
+            Kind::Concat(parts, _) => parts.iter().collect(),
             Kind::Rows { base, from, .. } => vec![base, from],
             Kind::Patch { base, with, .. } => vec![base, with],
             Kind::Scaled { of, scale, .. } => vec![of, scale],
@@ -146,6 +146,21 @@ impl Value {
             pending.extend(value.parts().into_iter().rev());
         }
         found
+    }
+
+    /// About how many bytes of inputs are read for all of it; `of` says how many a tensor of an input has.
+    pub(crate) fn reads(&self, of: &dyn Fn(Origin) -> u64) -> u64 {
+        let part = |of: u64, some: u64, all: u64| (u128::from(of) * u128::from(some) / u128::from(all.max(1))) as u64;
+        let all = || self.parts().into_iter().fold(0, |sum: u64, part| sum.saturating_add(part.reads(of)));
+        match &self.0.kind {
+            Kind::Entry(origin) => of(*origin),
+            Kind::Pick(of_value, _) => part(all(), self.shape().elements(), of_value.shape().elements()),
+            Kind::Rows { base, from, map } => {
+                let rows = from.shape().dims().first().copied().unwrap_or(1);
+                base.reads(of).saturating_add(part(from.reads(of), map.len() as u64, rows))
+            }
+            _ => all(),
+        }
     }
 
     /// How many steps made it, one on the other.

@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
     /// Reads the box `region` of a value into `out` as dense row-major little-endian elements.
     ///
     /// # Errors
-    /// `Request` for values that are no whole bytes or were to be equal and are not; `Malformed`, `Io`.
+    /// `Request` for values that are no whole bytes; `Malformed`, `Io`.
     pub(crate) fn read(&mut self, value: &Value, region: &Region, out: &mut [u8]) -> Result<()> {
         if out.is_empty() {
             return Ok(());
@@ -65,6 +65,7 @@ impl<'a> Reader<'a> {
                 let offset = region.start.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
                 strided::gather(bytes, value.element()? as usize, &Layout { offset, strides }, region.size.dims(), out)
             }
+            Kind::Text(_) => Err(Error::request(format!("{value}: texts are written as a whole"))),
             Kind::Fill(element) => {
                 out.chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
                 Ok(())
@@ -100,7 +101,6 @@ impl<'a> Reader<'a> {
             }
             Kind::Scaled { of, scale, blocks } => self.scaled((value, of, scale, blocks), region, out),
             Kind::Sum(parts) => self.sum(value.dtype(), parts, region, out),
-            Kind::Agree(parts) => self.equal(parts, region, out),
             Kind::Mean(of, mean) => self.mean(value, of, mean, region, out),
         }
     }
@@ -310,25 +310,6 @@ impl<'a> Reader<'a> {
             None => out.copy_from_slice(&total),
         }
         [source, term, total].into_iter().for_each(|buffer| self.give_back(buffer));
-        Ok(())
-    }
-
-    fn equal(&mut self, parts: &[Value], region: &Region, out: &mut [u8]) -> Result<()> {
-        let Some((first, others)) = parts.split_first() else { return Ok(()) };
-        self.read(first, region, out)?;
-        let mut bytes = self.buffer(out.len() as u64);
-        for other in others {
-            self.read(other, region, &mut bytes)?;
-            if let Some(at) = out.iter().zip(&bytes).position(|(a, b)| a != b) {
-                let (at, dtype) = (at as u64 / first.element()?, first.dtype());
-                let message = format!("{first} and {other} differ (element {at} of the box at {:?})", region.start);
-                let error = Error::request(message);
-                return Err(
-                    error.help(format!("{dtype} tensors are not averaged and must agree; --exclude leaves it out"))
-                );
-            }
-        }
-        self.give_back(bytes);
         Ok(())
     }
 

@@ -3,11 +3,12 @@
 use super::read::{Reader, Source};
 use super::*;
 use crate::selection::Selection;
+use crate::step::axis::Axis;
 use crate::tiles::Tiles;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weightlift_core::{ByteRange, Catalog, Checkpoint, EntryId, Extent, KeyPath, Region, Source as ByteSource};
+use weightlift_core::{ByteRange, Catalog, Checkpoint, EntryId, Extent, KeyPath, Source as ByteSource};
 use weightlift_kernels::cast::Overflow;
 
 /// A checkpoint whose tensors are f32 in one decoded source.
@@ -93,6 +94,10 @@ enum Op {
     Patch(Vec<(u64, u64, i64)>, f32),
     Resize(u64, u8),
     Sum(f64, f64),
+    /// Two of it joined within blocks of an axis.
+    Fuse(usize, usize),
+    /// A part of each block of an axis.
+    Cut(usize, usize, u64, u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -107,6 +112,9 @@ fn op() -> impl Strategy<Value = Op> {
         (prop::collection::vec(run(), 5), -9.0..9.0f32).prop_map(|(runs, value)| Op::Patch(runs, value)),
         (1..14u64, 0..4u8).prop_map(|(rows, fill)| Op::Resize(rows, fill)),
         (-2.0..2.0f64, -2.0..2.0f64).prop_map(|(a, b)| Op::Sum(a, b)),
+        (0..5usize, 0..4usize).prop_map(|(axis, blocks)| Op::Fuse(axis, blocks)),
+        (0..5usize, 0..4usize, 0..9u64, 0..9u64)
+            .prop_map(|(axis, blocks, start, len)| Op::Cut(axis, blocks, start, len)),
     ]
 }
 
@@ -240,12 +248,46 @@ fn apply(op: &Op, value: &Value, dense: &Dense) -> Option<(Value, Dense)> {
             };
             Some((value.resize_rows(*rows, more).unwrap(), Dense { dims, values }))
         }
+        Op::Fuse(axis, blocks) => {
+            let axis = in_blocks(&dense.dims, *axis, *blocks)?;
+            let mut dims = dense.dims.clone();
+            let block = dims[axis.axis] / axis.blocks;
+            dims[axis.axis] *= 2;
+            let made = Dense::make(dims, |index| {
+                let mut from = index.to_vec();
+                let at = index[axis.axis];
+                from[axis.axis] = at / (2 * block) * block + at % block;
+                dense.index(&from)
+            });
+            Some((Value::concat_in(vec![value.clone(), value.clone()], axis).unwrap(), made))
+        }
+        Op::Cut(axis, blocks, start, len) => {
+            let axis = in_blocks(&dense.dims, *axis, *blocks)?;
+            let block = dense.dims[axis.axis] / axis.blocks;
+            let (start, len) = (start % block, 1 + len % (block - start % block));
+            let mut dims = dense.dims.clone();
+            dims[axis.axis] = len * axis.blocks;
+            let made = Dense::make(dims, |index| {
+                let mut from = index.to_vec();
+                let at = index[axis.axis];
+                from[axis.axis] = at / len * block + start + at % len;
+                dense.index(&from)
+            });
+            Some((value.narrow_in(axis, start * axis.blocks, len * axis.blocks).unwrap(), made))
+        }
         Op::Sum(a, b) => {
             let values = dense.values.iter().map(|&x| *a as f32 * x + *b as f32 * x).collect();
-            let made = Value::merged(vec![(value.clone(), *a), (value.clone(), *b)]).unwrap();
+            let made = Value::merged(vec![value.clone(), value.clone()], &[*a, *b]).unwrap().unwrap();
             Some((made, Dense { dims: dense.dims.clone(), values }))
         }
     }
+}
+
+/// An axis of a shape in some number of equal blocks.
+fn in_blocks(dims: &[u64], axis: usize, blocks: usize) -> Option<Axis> {
+    let axis = axis.checked_rem(dims.len())?;
+    let divisors: Vec<u64> = (1..=dims[axis]).filter(|blocks| dims[axis].is_multiple_of(*blocks)).collect();
+    Some(Axis { axis, blocks: divisors[blocks % divisors.len()] })
 }
 
 /// All elements, read by tiles of so many elements.
@@ -314,26 +356,6 @@ fn random_numbers_depend_on_seed_and_place_alone() {
     // 20,000 numbers: three deviations of the mean and of the variance.
     assert!(mean.abs() < 3.0 * 0.02 / 20_000f64.sqrt(), "{mean}");
     assert!((variance / 0.0004 - 1.0).abs() < 3.0 * (2.0 / 20_000f64).sqrt(), "{variance}");
-}
-
-#[test]
-fn values_that_must_agree_are_compared() {
-    let memory = Memory::new(&[(&[3], vec![1.0, 2.0, 3.0]), (&[3], vec![1.0, 2.0, 4.0])]);
-    let entry = |at: u32| {
-        let id = EntryId(at);
-        let value = Value::of_entry(Origin { input: 0, entry: id }, memory.catalog.entry(id), format!("t{at}"));
-        // The same bits, as integers that are never averaged.
-        Value::new(DType::I32, value.shape().clone(), Kind::Reshape(value), format!("t{at}"))
-    };
-    let agree = |a, b| Value::merged(vec![(entry(a), 0.5), (entry(b), 0.5)]).unwrap();
-    assert_eq!(read(&memory, &agree(0, 0), Tiles::of, 9), [1.0, 2.0, 3.0]);
-    let files = weightlift_io::real();
-    let inputs = [Source::new(files.as_ref(), &memory, Path::new("."))];
-    let mut out = [0; 12];
-    let different = agree(0, 1);
-    let error = Reader::new(&inputs, Overflow::Inf).read(&different, &Region::whole(different.shape()), &mut out);
-    let message = error.unwrap_err().to_string();
-    assert!(message.contains("t0 and t1 differ") && message.contains("element 2"), "{message}");
 }
 
 #[test]

@@ -51,6 +51,18 @@ pub fn check_strings(source: impl Read, elements: u64, size: u64) -> Result<u32>
     record.extend(crc, total)
 }
 
+/// The record of `count` equal strings.
+pub(crate) fn same_strings(text: &str, count: u64) -> Vec<u8> {
+    let (mut record, mut lengths, len) = (Vec::new(), 0, text.len() as u64);
+    for _ in 0..count {
+        varint::put(&mut record, len);
+        lengths = add_length(lengths, len);
+    }
+    record.extend(mask_crc32c(lengths).to_le_bytes());
+    (0..count).for_each(|_| record.extend(text.as_bytes()));
+    record
+}
+
 /// Adds the length of one string to the checksum of all.
 pub(crate) fn add_length(crc: u32, len: u64) -> u32 {
     match u32::try_from(len) {
@@ -163,6 +175,10 @@ mod tests {
         assert_eq!(strings(&[0xd8, 0xea, 0x82, 0xa2], 0).unwrap().to_le_bytes(), [0xf6, 0xc1, 0x0c, 0x64]);
         assert_eq!(strings(&[], 0).unwrap().to_le_bytes(), [0xd8, 0xea, 0x82, 0xa2]);
         assert!(strings(&[], 1).is_err());
+        assert_eq!(same_strings("xyz", 1), xyz);
+        for (text, count) in [("", 0), ("", 3), ("weights", 2), (&*"x".repeat(300), 5)] {
+            assert!(strings(&same_strings(text, count), count).is_ok(), "{count} of {text:?}");
+        }
         let two = [0x01, 0x02, 0xbf, 0xdf, 0xdb, 0x7a, 0x78, 0x79, 0x79];
         assert_eq!(strings(&two, 2).unwrap().to_le_bytes(), [0x38, 0xe5, 0xc2, 0x4d]);
     }
