@@ -25,6 +25,7 @@
 mod numpy;
 mod open;
 mod preset;
+pub mod rates;
 mod recipe;
 mod reindex;
 mod save;
