@@ -192,3 +192,67 @@ fn the_closing_line_says_what_becomes_of_another_form() {
     let plan = weightlift(&["plan", path(&fixture("torch/state_dict_legacy.pth").path), "out.safetensors"]);
     assert!(!String::from_utf8_lossy(&plan.stdout).contains("comes out"), "another format has its own form");
 }
+
+#[test]
+fn new_and_moved_tensors_stand_in_the_container_that_their_name_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = dir.path().join("new.npy");
+    let source = fixture("torch/training.pt").path;
+    let cat = weightlift(&["cat", path(&source), "model.scale", "-o", path(&array)]);
+    assert!(cat.status.success(), "{}", stderr(&cat));
+    let npy = path(&array);
+    let flags = [
+        "--add".to_owned(),
+        format!("model.fresh={npy}"),
+        "--add".to_owned(),
+        format!("optimizer.state.1.fresh={npy}"),
+        "--add".to_owned(),
+        format!("outer.fresh={npy}"),
+        "--add".to_owned(),
+        format!("optimizer.fresh={npy}"),
+        "--split".to_owned(),
+        "model.second.weight=model.part.{i}:3@0".to_owned(),
+        "--rename".to_owned(),
+        "^optimizer.state.1.exp_avg$=model.mean".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (output, lines) = convert("torch/training.pt", dir.path(), &flags);
+    let line =
+        r#"note      "optimizer.state.1.exp_avg" leaves its container "optimizer.state.1": it becomes "model.mean""#;
+    assert!(lines.contains(line), "{lines}");
+    let opened = weightlift::open(&output).unwrap();
+    let keys = |name: &str| opened.catalog().named(name).next().map(|(_, entry)| entry.path.0.len());
+    for (name, depth) in [
+        ("model.fresh", 2),
+        ("optimizer.state.1.fresh", 4),
+        ("outer.fresh", 1),
+        ("optimizer.fresh", 2),
+        ("model.part.1", 2),
+        ("model.mean", 2),
+    ] {
+        assert_eq!(keys(name), Some(depth), "{name} among {:?}", names(&output));
+    }
+    assert_eq!(beside(&output), beside(&source));
+    if let Some(judge) = judge("new_and_moved_tensors_stand_in_the_container_that_their_name_leads_to") {
+        let answer = loaded(judge, &output, false);
+        let mut seen: Vec<_> = answer["tensors"].as_array().unwrap().iter().map(|t| t["name"].clone()).collect();
+        let mut expected: Vec<_> = names(&output).into_iter().map(Value::from).collect();
+        seen.sort_by_key(Value::to_string);
+        expected.sort_by_key(Value::to_string);
+        assert_eq!(seen, expected);
+    }
+}
+
+/// Where there is no tree to edit, the paths of the tensors are the tree.
+#[test]
+fn other_forms_nest_what_is_added_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = dir.path().join("new.npy");
+    let source = fixture("torch/dcp_single").path;
+    weightlift(&["cat", path(&source), "model.scale", "-o", path(&array)]);
+    let add = format!("model.fresh={}", path(&array));
+    let (output, _) = convert("torch/dcp_single", dir.path(), &["--add", &add]);
+    let opened = weightlift::open(&output).unwrap();
+    let (_, fresh) = opened.catalog().named("model.fresh").next().unwrap();
+    assert_eq!(fresh.path.0.len(), 2, "{:?}", fresh.path);
+}

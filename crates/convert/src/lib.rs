@@ -12,6 +12,7 @@ mod agree;
 mod blueprint;
 mod course;
 mod dedupe;
+mod homes;
 mod inputs;
 mod items;
 mod key;

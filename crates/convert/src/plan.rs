@@ -7,7 +7,7 @@ use crate::items::{Identity, Item, Items};
 use crate::step::{CastRule, Step};
 use crate::target::{self, Target};
 use crate::value::Value;
-use crate::{KeyChoice, Pattern, Rename, key, scales};
+use crate::{KeyChoice, Pattern, Rename, homes, key, scales};
 use std::collections::HashSet;
 use std::sync::Arc;
 use weightlift_core::{DType, Error, Extent, KeyPath, Origin, Packing, Region, Result, Shape};
@@ -160,6 +160,8 @@ impl Plan {
             return Err(Error::request("the steps leave no tensor to write"));
         }
         let key_given = self.steps.iter().any(|told| matches!(told.step, Step::Key(_)));
+        let nests = target.capabilities.nests;
+        let left = nests.then(|| homes::settle(&mut items, catalog, key_given)).flatten();
         let mut resolved = target::fit(items, inputs, target)?;
         if resolved.outputs.is_empty() && !catalog.entries.is_empty() {
             let error = Error::request(format!("no tensor is left that {} can hold", target.name));
@@ -180,7 +182,7 @@ impl Plan {
         resolved.not_carried.extend(catalog.left_behind.iter().cloned());
         resolved.matches = matches;
         resolved.notes.extend(course.notes);
-        resolved.notes.extend(notes);
+        resolved.notes.extend(notes.into_iter().chain(left));
         resolved.emptied = course.emptied;
         resolved.count_reads(inputs);
         if !key_given {

@@ -185,7 +185,7 @@ impl Items<'_> {
         }
     }
 
-    /// Adds a tensor at the end; it joins the container of the tensor it is made from.
+    /// Adds a tensor at the end.
     pub(crate) fn add(&mut self, rule: &Add) -> Result<usize> {
         let (name, value) = match &rule.0 {
             Words::Parts(name, value) => (name, self.operand(value, "--add")?),

@@ -1,8 +1,8 @@
 //! What becomes of each tensor of a tree when other tensors are written into it.
 //!
 //! A tensor that keeps its name keeps its place. One whose new name still begins with the joined path of its container
-//! only gets another key there. Any other becomes a key of the outermost dict. A new tensor joins the container of the
-//! one it is made from.
+//! only gets another key there. Any other, and one that is new, becomes a key of the container that its path leads to,
+//! or else of the one whose joined path its name begins with: at last of the outermost dict.
 
 use crate::checkpoint::Tree;
 use crate::list::Found;
@@ -10,6 +10,7 @@ use crate::pickle::{Edit, Graph, Make, Node, NodeId};
 use crate::symbol::Rebuild;
 use crate::tensor;
 use crate::tree::{self, Slot};
+use crate::write::home::Homes;
 use std::collections::{HashMap, HashSet};
 use weightlift_core::{Error, Key, KeyPath, Output, Result};
 
@@ -38,6 +39,7 @@ struct Planner<'a> {
     tree: &'a Tree,
     outputs: &'a [Output],
     edits: Edits,
+    homes: Homes<'a>,
 }
 
 /// Plans the changes. `None` where the tree is a lone tensor that gets a name or company: then there is nothing to keep.
@@ -58,7 +60,8 @@ pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output], emptied: &[KeyPa
             None => strangers.push(at),
         }
     }
-    let mut planner = Planner { tree, outputs, edits: Edits::default() };
+    let homes = Homes::new(&tree.graph, tree.root);
+    let mut planner = Planner { tree, outputs, edits: Edits::default(), homes };
     let gone: Vec<String> = emptied.iter().filter(|path| planner.empty(path)).map(|path| path.joined() + ".").collect();
     let goes = |found: &Found| gone.iter().any(|container| found.name.starts_with(container));
     for (found, outputs) in
@@ -66,7 +69,7 @@ pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output], emptied: &[KeyPa
     {
         planner.entry(found, outputs)?;
     }
-    strangers.into_iter().try_for_each(|output| planner.add_outermost(output))?;
+    strangers.into_iter().try_for_each(|output| planner.add(output))?;
     planner.check_keys()?;
     Ok(Some(planner.edits))
 }
@@ -96,14 +99,14 @@ impl Planner<'_> {
                 Some(key) => self.change(found, Change::Rename(key, kept), kept)?,
                 None => {
                     self.change(found, Change::Remove, kept)?;
-                    self.add_outermost(kept)?;
+                    self.add(kept)?;
                 }
             }
         }
         for &other in outputs.iter().filter(|&&other| other != kept) {
             match (self.key_in_container(found, other), found.slot) {
                 (Some(key), Some(slot)) => self.edits.added.entry(slot.holder).or_default().push((key, other)),
-                _ => self.add_outermost(other)?,
+                _ => self.add(other)?,
             }
         }
         Ok(())
@@ -118,10 +121,13 @@ impl Planner<'_> {
         self.set(found, Change::Remove, &found.name)
     }
 
-    /// The key of an output in the dict of an entry, if it can be one there.
-    fn key_in_container(&self, found: &Found, output: usize) -> Option<String> {
+    /// The key of an output in the dict of an entry, if it can be one there. From the outermost one it may go further in.
+    fn key_in_container(&mut self, found: &Found, output: usize) -> Option<String> {
         found.slot.filter(|&slot| is_value(&self.tree.graph, slot))?;
-        self.outputs[output].name.strip_prefix(&found.name[..found.prefix]).map(str::to_owned)
+        let Output { path, name, .. } = &self.outputs[output];
+        let key = name.strip_prefix(&found.name[..found.prefix])?;
+        let goes_in = found.prefix == 0 && self.homes.of(path, name).is_some_and(|(_, inner)| inner != key);
+        (!goes_in).then(|| key.to_owned())
     }
 
     fn change(&mut self, found: &Found, change: Change, output: usize) -> Result<()> {
@@ -162,15 +168,15 @@ impl Planner<'_> {
         a.dtype == b.dtype && a.shape == b.shape && layouts
     }
 
-    fn add_outermost(&mut self, output: usize) -> Result<()> {
-        let root = self.tree.root;
-        let name = &self.outputs[output].name;
-        if !tree::is_mapping(&self.tree.graph, root) {
-            let what = self.tree.graph.describe(root);
+    /// Makes an output a new key where its path or name leads.
+    fn add(&mut self, output: usize) -> Result<()> {
+        let Output { path, name, .. } = &self.outputs[output];
+        let Some((holder, key)) = self.homes.of(path, name) else {
+            let what = self.tree.graph.describe(self.tree.root);
             let message = format!("a new name needs a dict to be a key of, but the outermost object is {what}");
             return Err(Error::request(message).in_tensor(name).help("--key takes the dict that is wanted alone"));
-        }
-        self.edits.added.entry(root).or_default().push((name.clone(), output));
+        };
+        self.edits.added.entry(holder).or_default().push((key, output));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod allowed;
 mod calls;
 mod edit;
+mod home;
 mod inert;
 mod keep;
 mod nest;
