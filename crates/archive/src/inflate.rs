@@ -43,7 +43,9 @@ pub fn read_member(source: &FileSource, member: &Member, limits: &Limits, limit:
         return Err(named(Error::limit(format!("member {name:?} of the zip has {len} bytes; the limit is {limit}"))));
     }
     let mut reader = open_member(source, member, limits)?;
-    let mut bytes = Vec::new();
+    // What is stored is as long as it says: the directory was checked. What is deflated may say anything.
+    let room = if member.method == Method::Stored { member.len as usize } else { 0 };
+    let mut bytes = Vec::with_capacity(room);
     match reader.read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(named(

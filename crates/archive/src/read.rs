@@ -2,8 +2,9 @@
 
 use crate::truncated;
 use crate::{Member, Method};
+use foldhash::{HashMap, HashMapExt};
 use rawzip::{CompressionMethod, MAX_CENTRAL_DIRECTORY_RECORD_SIZE, ReaderAt, ZipArchive, ZipLocator};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use weightlift_core::{ByteRange, Error, Limits, Result};
 use weightlift_io::FileSource;
@@ -16,6 +17,8 @@ const LOCAL: u64 = 30;
 pub struct Archive {
     members: Vec<Member>,
     by_name: HashMap<String, Found>,
+    /// Whether two members bear one name.
+    twice: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,20 +65,30 @@ impl Archive {
         let located = ZipLocator::new().locate_in_reader(window, &mut buffer, range.len());
         let zip = located.map_err(|(window, error)| named(no_directory(&window, error)))?;
         let headers = headers(&zip, &mut buffer, limits).map_err(named)?;
-        let mut archive = Archive::default();
+        let mut archive = Archive::with_capacity(headers.len());
         let mut locals = Locals { source, range, window: Vec::new(), start: 0 };
-        for (at, header) in headers.iter().enumerate() {
-            let next = headers.get(at + 1).map_or(u64::MAX, |next| next.local);
+        let starts: Vec<u64> = headers.iter().map(|header| header.local).collect();
+        for (at, header) in headers.into_iter().enumerate() {
+            let next = starts.get(at + 1).map_or(u64::MAX, |&next| next);
             archive.add(header.place(&mut locals, next).map_err(named)?)?;
         }
-        no_overlap(&headers, &archive.members, range.start(), zip.directory_offset()).map_err(named)?;
+        no_overlap(&starts, &archive.members, range.start(), zip.directory_offset()).map_err(named)?;
         Ok(archive)
+    }
+
+    fn with_capacity(members: usize) -> Archive {
+        Archive { members: Vec::with_capacity(members), by_name: HashMap::with_capacity(members), twice: false }
     }
 
     fn add(&mut self, member: Member) -> Result<()> {
         let at = u32::try_from(self.members.len()).map_err(|_| Error::limit("a zip of more than 2^32 members"))?;
-        let found = self.by_name.entry(member.name.clone());
-        found.and_modify(|found| *found = Found::Twice).or_insert(Found::Once(at));
+        match self.by_name.entry(member.name.clone()) {
+            Entry::Vacant(free) => drop(free.insert(Found::Once(at))),
+            Entry::Occupied(mut taken) => {
+                taken.insert(Found::Twice);
+                self.twice = true;
+            }
+        }
         self.members.push(member);
         Ok(())
     }
@@ -90,9 +103,20 @@ impl Archive {
     /// # Errors
     /// `Malformed` where two bear it: nobody can say which one was meant.
     pub fn find(&self, name: &str) -> Result<Option<&Member>> {
+        Ok(self.find_near(name, usize::MAX)?.map(|(_, member)| member))
+    }
+
+    /// The member of that name and its position, sooner found where it stands at `guess`.
+    ///
+    /// # Errors
+    /// As [`Archive::find`].
+    pub fn find_near(&self, name: &str, guess: usize) -> Result<Option<(usize, &Member)>> {
+        if let Some(member) = self.members.get(guess).filter(|member| !self.twice && member.name == name) {
+            return Ok(Some((guess, member)));
+        }
         match self.by_name.get(name) {
             None => Ok(None),
-            Some(Found::Once(at)) => Ok(self.members.get(*at as usize)),
+            Some(Found::Once(at)) => Ok(self.members.get(*at as usize).map(|member| (*at as usize, member))),
             Some(Found::Twice) => {
                 let message = format!("the zip has two members called {name:?}");
                 Err(Error::malformed(message).help("remove the one that is not meant"))
@@ -130,8 +154,7 @@ fn headers(zip: &ZipArchive<Window<'_>>, buffer: &mut [u8], limits: &Limits) -> 
         };
         let len = entry.uncompressed_size_hint();
         let crc = Some(entry.crc32()).filter(|&crc| crc != 0 || len == 0);
-        let name = String::from_utf8_lossy(entry.file_path().as_bytes()).into_owned();
-        let comment = String::from_utf8_lossy(entry.comment().as_bytes()).into_owned();
+        let (name, comment) = (text(entry.file_path().as_bytes()), text(entry.comment().as_bytes()));
         let member = Member { name, method, stored: ByteRange::new(0, 0)?, len, crc, comment };
         headers.push(Header { member, local: entry.local_header_offset(), stored_len: entry.compressed_size_hint() });
     }
@@ -141,6 +164,14 @@ fn headers(zip: &ZipArchive<Window<'_>>, buffer: &mut [u8], limits: &Limits) -> 
         return Err(Error::malformed(format!("the zip directory has {found} members, its end record says {promised}")));
     }
     Ok(headers)
+}
+
+/// What is no UTF-8 is replaced.
+fn text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
 }
 
 /// Local headers, many at once where members are small.
@@ -180,10 +211,10 @@ impl Locals<'_> {
 
 impl Header {
     /// Where the data is: behind the local header, whose name and extra field have lengths of their own.
-    fn place(&self, locals: &mut Locals<'_>, next: u64) -> Result<Member> {
+    fn place(self, locals: &mut Locals<'_>, next: u64) -> Result<Member> {
         let Header { member, local, stored_len } = self;
         let (name, range) = (&member.name, locals.range);
-        let Some(header) = range.slice(*local, LOCAL) else {
+        let Some(header) = range.slice(local, LOCAL) else {
             let message =
                 format!("member {name:?} of the zip starts at byte {local}, but the zip ends at {}", range.len());
             return Err(Error::malformed(message));
@@ -195,24 +226,24 @@ impl Header {
         }
         let variable = u64::from(u16::from_le_bytes([fixed[26], fixed[27]]))
             + u64::from(u16::from_le_bytes([fixed[28], fixed[29]]));
-        let Some(stored) = range.slice(local + LOCAL + variable, *stored_len) else {
+        let Some(stored) = range.slice(local + LOCAL + variable, stored_len) else {
             let (start, end) = (local + LOCAL + variable, range.len());
             let message =
                 format!("member {name:?} of the zip needs {stored_len} bytes at offset {start}, but it ends at {end}");
             return Err(Error::malformed(message).at(header.start()));
         };
-        if member.method == Method::Stored && *stored_len != member.len {
+        if member.method == Method::Stored && stored_len != member.len {
             let message = format!("member {name:?} of the zip is stored in {stored_len} bytes, but has {}", member.len);
             return Err(Error::malformed(message).at(header.start()));
         }
-        Ok(Member { stored, ..member.clone() })
+        Ok(Member { stored, ..member })
     }
 }
 
 /// Members must lie one behind the other, in any order, before the directory.
-fn no_overlap(headers: &[Header], members: &[Member], base: u64, directory: u64) -> Result<()> {
-    let mut spans: Vec<(u64, u64, &str)> = (headers.iter().zip(members))
-        .map(|(header, member)| (base + header.local, member.stored.end(), member.name.as_str()))
+fn no_overlap(starts: &[u64], members: &[Member], base: u64, directory: u64) -> Result<()> {
+    let mut spans: Vec<(u64, u64, &str)> = (starts.iter().zip(members))
+        .map(|(local, member)| (base + local, member.stored.end(), member.name.as_str()))
         .collect();
     spans.sort_unstable();
     for pair in spans.windows(2) {

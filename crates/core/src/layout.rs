@@ -25,7 +25,7 @@ pub enum Packing {
 /// A strided layout over a range of bytes; offset and strides count elements of the tensor's dtype.
 ///
 /// Strides may be 0 (expanded) or overlap; they are never negative.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Layout {
     /// Elements between the start of the range and element `[0, 0, …]`.
     pub offset: u64,

@@ -1,6 +1,6 @@
 //! How long opening a checkpoint of many tensors takes, beside a bare read of what must be read for it: the directory of
 //! the zip and `data.pkl`. Makes its own file: `cargo run --release -p weightlift-torch --example open_speed [-- 10000
-//! [FILE]]`; with a FILE, it is left there for others to be measured on.
+//! [FILE]]`; with a FILE, it is left there for others to be measured on, and taken as it is where there is one.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::hint::black_box;
@@ -71,7 +71,9 @@ fn main() -> Result<()> {
     let tensors = arguments.next().and_then(|word| word.parse().ok()).unwrap_or(10_000);
     let kept = arguments.next().map(PathBuf::from);
     let path = kept.clone().unwrap_or_else(|| std::env::temp_dir().join("weightlift_open_speed.pt"));
-    make(&path, tensors)?;
+    if !kept.as_ref().is_some_and(|path| path.exists()) {
+        make(&path, tensors)?;
+    }
     let options = OpenOptions::default();
     let floor = fastest(|| bare(&path, &options.limits))?;
     let opened = fastest(|| Torch.open(weightlift_io::real(), &path, &options))?;

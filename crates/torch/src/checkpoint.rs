@@ -5,7 +5,7 @@ use crate::objects;
 use crate::pickle::{Graph, NodeId};
 use crate::source::Spaces;
 use crate::storage::Stored;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -11,7 +11,8 @@ use crate::storage::natural;
 use crate::tensor::naturals;
 use crate::tree::{attribute, attributes, key, mapping};
 use crate::{symbol, zip};
-use std::collections::{BTreeSet, HashMap};
+use foldhash::{HashMap, HashMapExt};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use weightlift_core::{
     ByteRange, DType, Data, Entry, Error, Extent, FileKind, Files, Key, KeyPath, OpenOptions, Region, Result, Shape,

@@ -6,8 +6,8 @@ use crate::list::{Listing, checksum};
 use crate::pickle::parse;
 use crate::source::{Decoder, Spaces};
 use crate::zip;
+use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
-use std::collections::HashMap;
 use weightlift_archive::{Archive, Member, read_member};
 use weightlift_core::{
     ByteOrder, ByteRange, DType, Entry, Error, Extent, KeyPath, Layout, OpenOptions, Result, Shape, SourceId,

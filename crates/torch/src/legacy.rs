@@ -10,7 +10,7 @@ use crate::list::Lister;
 use crate::pickle::{Graph, Input, Machine, Node, NodeId};
 use crate::source::Spaces;
 use crate::storage::{Records, StorageId, Stored};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use weightlift_core::{ByteOrder, ByteRange, Error, Kind, OpenOptions, Result, SourceId};
 use weightlift_io::FileSource;
 

@@ -7,7 +7,7 @@ use crate::source::{Decoder, Spaces};
 use crate::storage::{Records, StorageId, Storages, Stored};
 use crate::tensor::{self, Tensor, View};
 use crate::tree::{self, Child, Slot};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::collections::hash_map::Entry as Slotted;
 use weightlift_core::{
     ByteOrder, ByteRange, Checksum, DType, Data, Entry, Error, Extent, Key, KeyPath, Kind, Layout, Limits, OpenOptions,
@@ -165,17 +165,24 @@ impl Lister<'_> {
     /// # Errors
     /// `Malformed`, naming the tensor, where one is broken; `Limit`.
     pub(crate) fn list(&mut self, root: NodeId) -> Result<(Listing, HashMap<String, Stored>)> {
-        let leads = tree::leads_to_tensor(self.graph, self.outside.keys().copied());
+        let nodes: Vec<NodeId> = self.graph.ids().filter(|&node| tensor::is_tensor(self.graph, node)).collect();
+        // Most tensors are listed once.
+        let tensors = nodes.len();
+        let leads = tree::reaching(self.graph, nodes.into_iter().chain(self.outside.keys().copied()));
         let budget = Budget::new(self.graph, &self.options.limits);
         let mut walk = Walk {
             on_path: vec![false; leads.len()],
             used: vec![false; leads.len()],
             leads,
             lister: self,
-            storages: Storages::default(),
-            listing: Listing::default(),
+            storages: Storages::with_capacity(tensors),
+            listing: Listing {
+                entries: Vec::with_capacity(tensors),
+                found: Vec::with_capacity(tensors),
+                ..Listing::default()
+            },
             path: KeyPath::default(),
-            places: Places::default(),
+            places: Places { lone: HashMap::with_capacity(tensors), ..Places::default() },
             flipped: HashMap::new(),
             budget,
         };
@@ -347,16 +354,16 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn view(&mut self, path: KeyPath, view: View) -> Result<Entry> {
+    fn view(&mut self, path: KeyPath, mut view: View) -> Result<Entry> {
         let stored = self.storages.find(&view.storage, self.lister.records, self.lister.spaces)?;
         if let Some(place) = view.place {
             self.used[place.index()] = true;
         }
         let (dtype, shape) = (view.dtype, &view.shape);
         check_size(dtype, shape)?;
-        let extent = Extent::strided(stored.source, stored.bytes, dtype, shape, view.layout.clone())?;
-        let mut extent = extent.with_order(self.lister.order);
-        extent.checksum = stored.checksum;
+        let layout = std::mem::take(&mut view.layout);
+        let mut extent = Extent::strided(stored.source, stored.bytes, dtype, shape, layout)?;
+        (extent.order, extent.checksum) = (self.lister.order, stored.checksum);
         if view.conj || view.neg {
             match self.flipped(&view, &stored)? {
                 Some(source) => {

@@ -4,7 +4,7 @@ use crate::checkpoint::Tree;
 use crate::pickle::{Make, Node, NodeId, Object as Made};
 use crate::tree::{self, Child, is_mapping};
 use crate::{numpy, tensor};
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use weightlift_core::{Key, KeyPath, Object, ObjectValue};
 
 /// All objects, each once: an object that is met again is only named. What lies deeper than the limit is left out.

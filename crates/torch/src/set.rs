@@ -3,7 +3,7 @@
 use crate::checkpoint::TorchCheckpoint;
 use crate::recognise;
 use crate::source::Spaces;
-use std::collections::HashSet;
+use foldhash::HashSet;
 use std::path::{Path, PathBuf};
 use weightlift_core::{Entry, Files, OpenOptions, Result};
 use weightlift_io::FileSource;

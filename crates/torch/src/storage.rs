@@ -3,7 +3,7 @@
 use crate::pickle::{Graph, Node, NodeId};
 use crate::source::Spaces;
 use crate::symbol::{self, StorageType};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use weightlift_core::{ByteRange, Checksum, Error, Result, SourceId};
 
 /// What a pickle says of a storage: `('storage', class, key, location, length[, view])`.
@@ -60,7 +60,10 @@ impl StorageId {
 /// Keys are text, or bytes in files from Python 2, or numbers.
 fn key_text(graph: &Graph, key: NodeId) -> Result<String> {
     match (graph.raw(key), graph.node(key)) {
-        (Some(bytes), _) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        (Some(bytes), _) => Ok(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+        }),
         (None, Node::Int(int)) => Ok(int.to_string()),
         _ => Err(Error::malformed(format!("the key of a storage is {}", graph.describe(key)))),
     }
@@ -125,6 +128,11 @@ pub(crate) struct Storages {
 }
 
 impl Storages {
+    /// Room for this many.
+    pub(crate) fn with_capacity(storages: usize) -> Storages {
+        Storages { known: HashMap::with_capacity(storages) }
+    }
+
     /// Where the records are, by key.
     pub(crate) fn into_places(self) -> HashMap<String, Stored> {
         self.known

@@ -16,7 +16,7 @@ use crate::source::Spaces;
 use crate::storage::StorageId;
 use crate::symbol::{self, StorageType};
 use crate::tensor::View;
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use weightlift_core::{ByteOrder, ByteRange, Error, Layout, Limits, OpenOptions, Result, Shape, SourceId};
 use weightlift_io::FileSource;
 

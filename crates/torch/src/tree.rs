@@ -1,8 +1,7 @@
 //! The objects of a checkpoint as a tree of containers: which keys lead from one to the next.
 
 use crate::pickle::{Edit, Graph, Make, Node, NodeId, Object};
-use crate::tensor;
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use weightlift_core::Key;
 
 /// The place of a value: the node that holds it, and which of that node's parts it is (see [`Graph::parts`]).
@@ -228,28 +227,34 @@ pub(crate) fn key(graph: &Graph, node: NodeId) -> Key {
     }
 }
 
-/// For every node, whether a tensor can be reached from it. `outside` are tensors that the pickle does not show.
-pub(crate) fn leads_to_tensor(graph: &Graph, outside: impl Iterator<Item = NodeId>) -> Vec<bool> {
-    reaching(graph, graph.ids().filter(|&node| tensor::is_tensor(graph, node)).chain(outside))
-}
-
 /// For every node, whether one of `wanted` can be reached from it.
 pub(crate) fn reaching(graph: &Graph, wanted: impl Iterator<Item = NodeId>) -> Vec<bool> {
     let mut marked = vec![false; graph.len()];
-    let mut pending: Vec<NodeId> = wanted.collect();
-    if pending.is_empty() {
-        return marked;
+    let mut any = false;
+    for node in wanted {
+        marked[node.index()] = true;
+        any = true;
     }
-    let reverse = Reverse::of(graph);
-    pending.iter().for_each(|node| marked[node.index()] = true);
-    while let Some(node) = pending.pop() {
-        for &parent in reverse.parents(node) {
-            if !std::mem::replace(&mut marked[parent.index()], true) {
-                pending.push(parent);
-            }
-        }
+    // Containers are made before what they hold, tuples after it: a sweep each way settles what a pickler writes.
+    if any && sweep(graph, graph.ids().rev(), &mut marked) && sweep(graph, graph.ids(), &mut marked) {
+        Reverse::of(graph).spread(&mut marked);
     }
     marked
+}
+
+/// Marks whatever holds a marked node; whether one was marked.
+fn sweep(graph: &Graph, nodes: impl Iterator<Item = NodeId>, marked: &mut [bool]) -> bool {
+    let mut changed = false;
+    for node in nodes {
+        if marked[node.index()] {
+            continue;
+        }
+        let mut holds = false;
+        graph.parts(node, |part| holds |= marked[part.index()]);
+        marked[node.index()] = holds;
+        changed |= holds;
+    }
+    changed
 }
 
 /// Who holds a node.
@@ -279,7 +284,15 @@ impl Reverse {
         Reverse { starts, parents }
     }
 
-    fn parents(&self, node: NodeId) -> &[NodeId] {
-        &self.parents[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
+    /// Marks all that lead to a marked node.
+    fn spread(&self, marked: &mut [bool]) {
+        let mut pending: Vec<usize> = (0..marked.len()).filter(|&at| marked[at]).collect();
+        while let Some(at) = pending.pop() {
+            for &parent in &self.parents[self.starts[at] as usize..self.starts[at + 1] as usize] {
+                if !std::mem::replace(&mut marked[parent.index()], true) {
+                    pending.push(parent.index());
+                }
+            }
+        }
     }
 }

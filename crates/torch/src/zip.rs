@@ -6,7 +6,7 @@ use crate::list::{Lister, checksum};
 use crate::pickle::{Graph, Machine, NodeId, Nothing};
 use crate::source::{Decoder, Spaces};
 use crate::storage::{Records, Stored};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use weightlift_archive::{Archive, Member, Method, read_member};
 use weightlift_core::{ByteOrder, ByteRange, Error, Limits, OpenOptions, Result, SourceId};
 use weightlift_io::FileSource;
@@ -68,13 +68,26 @@ pub(crate) struct ZipRecords<'a> {
     pub(crate) file: SourceId,
     /// Deflated records, each decoded as a source of its own.
     pub(crate) decoded: HashMap<String, Stored>,
+    /// The name of the last record, its room used again.
+    name: String,
+    /// The member behind the last one found: records mostly follow one another.
+    next: usize,
+}
+
+impl<'a> ZipRecords<'a> {
+    pub(crate) fn new(archive: &'a Archive, folder: String, file: SourceId) -> ZipRecords<'a> {
+        ZipRecords { archive, folder, file, decoded: HashMap::new(), name: String::new(), next: 0 }
+    }
 }
 
 impl Records for ZipRecords<'_> {
     fn record(&mut self, key: &str, spaces: &mut Spaces) -> Result<Stored> {
-        let name = format!("{}{key}", self.folder);
-        let member = self.archive.find(&name)?;
-        let member = member.ok_or_else(|| Error::malformed(format!("the zip has no record {name:?}")))?;
+        self.name.clone_from(&self.folder);
+        self.name.push_str(key);
+        let name = &self.name;
+        let found = self.archive.find_near(name, self.next)?;
+        let (at, member) = found.ok_or_else(|| Error::malformed(format!("the zip has no record {name:?}")))?;
+        self.next = at + 1;
         member.check_method()?;
         if let Some(bytes) = member.plain() {
             return Ok(Stored { source: self.file, bytes, checksum: checksum(member.crc) });
@@ -82,7 +95,7 @@ impl Records for ZipRecords<'_> {
         if let Some(&stored) = self.decoded.get(key) {
             return Ok(stored);
         }
-        let source = spaces.add_decoded(name, member.len, Decoder::Member(member.clone()), self.file);
+        let source = spaces.add_decoded(name.clone(), member.len, Decoder::Member(member.clone()), self.file);
         let stored = Stored { source, bytes: ByteRange::new(0, member.len)?, checksum: checksum(member.crc) };
         self.decoded.insert(key.to_owned(), stored);
         Ok(stored)
@@ -116,8 +129,7 @@ fn load_unnamed(
     let order = byte_order(source, &archive, folder, limits)?;
     let version = text(source, &archive, &format!("{folder}version"), limits)?;
     let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
-    let records =
-        &mut ZipRecords { archive: &archive, folder: format!("{folder}data/"), file, decoded: HashMap::new() };
+    let records = &mut ZipRecords::new(&archive, format!("{folder}data/"), file);
     let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() };
     let (listing, storages) = lister.list(root)?;
     let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();

@@ -173,7 +173,7 @@ impl Graph {
     }
 
     /// All positions.
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
@@ -209,7 +209,10 @@ impl Graph {
     /// The text of a text node or Python 2 string; what is no UTF-8 is replaced.
     pub fn text(&self, id: NodeId) -> Option<Cow<'_, str>> {
         match self.node(id) {
-            Node::Text(span) | Node::OldString(span) => Some(String::from_utf8_lossy(self.span(span))),
+            Node::Text(span) | Node::OldString(span) => Some(match std::str::from_utf8(self.span(span)) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => String::from_utf8_lossy(self.span(span)),
+            }),
             _ => None,
         }
     }
@@ -317,6 +320,13 @@ impl Graph {
 
 /// Making: used by the machine alone.
 impl Graph {
+    /// An empty graph with room for what a pickle of tensors becomes.
+    pub(super) fn of(bytes: Vec<u8>) -> Graph {
+        let nodes = bytes.len() / 8;
+        let (nodes, children) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        Graph { bytes, nodes, children, ..Graph::default() }
+    }
+
     pub(super) fn add(&mut self, node: Node) -> Result<NodeId> {
         let id = NodeId(position(self.nodes.len())?);
         self.nodes.push(node);

@@ -46,9 +46,19 @@ impl<I: Input> Cursor<I> {
     }
 
     /// Steps over `len` bytes and gives their start. Bytes are fetched only as far as the file has them.
+    #[inline]
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>, len: u64) -> Result<usize> {
         let start = self.at;
         let wanted = (start as u64).saturating_add(len);
+        if wanted <= self.limit.min(bytes.len() as u64) {
+            self.at = wanted as usize;
+            return Ok(start);
+        }
+        self.fetch(bytes, len, start, wanted)
+    }
+
+    #[cold]
+    fn fetch(&mut self, bytes: &mut Vec<u8>, len: u64, start: usize, wanted: u64) -> Result<usize> {
         if wanted > self.limit {
             let limit = self.limit;
             return Err(self.place(Error::limit(format!("a pickle of more than {limit} bytes")), start));
@@ -64,6 +74,7 @@ impl<I: Input> Cursor<I> {
         Ok(start)
     }
 
+    #[inline]
     pub(super) fn array<const N: usize>(&mut self, bytes: &mut Vec<u8>) -> Result<[u8; N]> {
         let start = self.take(bytes, N as u64)?;
         let mut array = [0; N];

@@ -48,8 +48,7 @@ fn wrong<T>(message: impl Into<String>) -> Step<T> {
 impl<I: Input> Machine<I> {
     /// A machine over `bytes` and what `input` appends to them. `base` is their place in the file, for messages.
     pub(crate) fn new(bytes: Vec<u8>, input: I, limits: &Limits, base: Option<u64>) -> Machine<I> {
-        let mut graph = Graph::default();
-        graph.bytes = bytes;
+        let mut graph = Graph::of(bytes);
         let mut first = |node| graph.add(node).unwrap_or(NodeId::NOWHERE);
         let (none, falsehood, truth) = (first(Node::None), first(Node::Bool(false)), first(Node::Bool(true)));
         let nothing = graph.add_items(&[]).and_then(|items| graph.add(Node::Tuple(items)));

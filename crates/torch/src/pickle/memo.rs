@@ -1,7 +1,7 @@
 //! The memo: values by number, overwritten at will.
 
 use super::graph::NodeId;
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// Picklers count numbers up from 0 or 1; others stand in the map, so that a lone huge number costs no memory.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use crate::symbol::Rebuild;
 use crate::tensor;
 use crate::tree::{self, Slot};
 use crate::write::home::Homes;
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet, HashSetExt};
 use weightlift_core::{Error, Key, KeyPath, Output, Result};
 
 /// What happens in a slot. Numbers are positions among the outputs.

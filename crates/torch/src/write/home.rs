@@ -4,7 +4,7 @@ use crate::pickle::{Graph, Node, NodeId};
 use crate::tensor;
 use crate::tree::{self, Child};
 use crate::write::edit::is_value;
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use weightlift_core::{Key, KeyPath};
 
 /// The containers of a tree, looked into as far as they are asked for.
@@ -22,7 +22,8 @@ impl<'a> Homes<'a> {
     /// The dict or object that takes a tensor, and its key there: the container its path leads to, else the one whose
     /// joined path is the longest beginning of its name.
     pub(super) fn of(&mut self, path: &KeyPath, name: &str) -> Option<(NodeId, String)> {
-        self.by_path(path).or_else(|| self.by_name(name))
+        let named = path.joined() == name;
+        named.then(|| self.by_path(path)).flatten().or_else(|| self.by_name(name))
     }
 
     fn by_path(&mut self, path: &KeyPath) -> Option<(NodeId, String)> {

@@ -2,7 +2,7 @@
 
 use super::tensor::{self, Placed};
 use crate::pickle::{Emitter, opcode as op};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use weightlift_core::{DType, Error, Key, Manifest, Output, Result};
 
 /// A container of the tree to write; children by position in the arena.

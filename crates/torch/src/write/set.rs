@@ -2,7 +2,7 @@
 
 use super::{TorchWriter, first_storage, start};
 use crate::checkpoint::Tree;
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weightlift_archive::ArchiveWriter;

@@ -11,7 +11,8 @@ use crate::pickle::{Edit, Emitter, Graph, Make, Node, NodeId, Object, opcode as 
 use crate::storage::{StorageId, Stored};
 use crate::tensor::{self as rebuilt, Tensor};
 use crate::tree::{self, Child, Slot};
-use std::collections::{BTreeSet, HashMap};
+use foldhash::{HashMap, HashMapExt};
+use std::collections::BTreeSet;
 use weightlift_core::{ByteOrder, Error, Key, Manifest, Output, Result, WriteOptions};
 
 /// What to do next. A stack of these stands in for recursion.
