@@ -1,7 +1,7 @@
 //! Rows: copied, added, taken away, with what belongs to them.
 
 use crate::command::{path, stderr, weightlift};
-use crate::edits_kit::{contents, convert, counted, floats, refused, write};
+use crate::edits_kit::{contents, convert, counted, f32s, floats, refused, write};
 use crate::peers::{ask, judge};
 use serde_json::json;
 
@@ -91,6 +91,45 @@ fn one_row_map_goes_through_all_that_belongs_together() {
     assert_eq!(floats(&out, "words/adam_v")[8..], [0.0, 0.0]);
     assert!(floats(&out, "words")[8..].iter().all(|value| *value != 0.0));
     assert_eq!(contents(&out)["pair/output_bias"].0, [4]);
+}
+
+/// What belongs to the rows of another tensor, or of another checkpoint, comes from what belongs to the source there.
+#[test]
+fn slots_come_from_the_slots_of_the_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let tensors = |first: f32| {
+        let from =
+            |dims: &[u64]| (0..dims.iter().product::<u64>()).map(move |at| first + at as f32).collect::<Vec<_>>();
+        [
+            f32s("words", &[3, 2], from(&[3, 2])),
+            f32s("words/adam_m", &[3, 2], from(&[3, 2])),
+            f32s("new", &[3, 2], from(&[3, 2]).into_iter().map(|value| -value)),
+            f32s("new/adam_m", &[3, 2], from(&[3, 2]).into_iter().map(|value| -value)),
+            f32s("cls/output_bias", &[3], from(&[3])),
+            f32s("cls/output_bias/adam_m", &[3], from(&[3])),
+        ]
+    };
+    let source = write(dir.path().join("a.safetensors"), &tensors(0.0));
+    let other = write(dir.path().join("b.safetensors"), &tensors(100.0));
+    let out = dir.path().join("out.safetensors");
+    let old = format!("old={}", path(&other));
+    let inputs = [source.as_path(), std::path::Path::new(&old)];
+    convert(&inputs, &out, &["--copy-rows", "old::words[2] -> words[0]", "--with-related"]);
+    for name in ["words", "words/adam_m"] {
+        assert_eq!(floats(&out, name), [104., 105., 2., 3., 4., 5.], "{name}");
+    }
+    for name in ["cls/output_bias", "cls/output_bias/adam_m"] {
+        assert_eq!(floats(&out, name), [102., 1., 2.], "{name}");
+    }
+    // In one file the slots of the source are those of the tensor that bears its name.
+    let pair = write(dir.path().join("pair.safetensors"), &tensors(0.0)[..4]);
+    convert(&[&pair], &out, &["--copy-rows", "new[2] -> words[0]", "--with-related"]);
+    for name in ["words", "words/adam_m"] {
+        assert_eq!(floats(&out, name), [-4., -5., 2., 3., 4., 5.], "{name}");
+    }
+    let message =
+        refused(&[&source], &dir.path().join("x.pt"), &["--copy-rows", "new[2] -> words[0]", "--with-related"]);
+    assert!(message.contains("cls/output_bias") && message.contains("has nothing like it"), "{message}");
 }
 
 /// Rows of a PyTorch training checkpoint: the states of Adam, which have numbers for names, grow and move along, and

@@ -25,8 +25,8 @@ impl Related {
 pub(super) enum Relation {
     /// Itself, or tied to it.
     Same,
-    /// What an optimizer keeps for it under this name.
-    Slot(String),
+    /// What an optimizer keeps under this name for it, or for an output layer: the tensor at `of`.
+    Slot { of: usize, slot: String },
     /// The output layer over the same vocabulary, or its bias.
     Output,
 }
@@ -42,15 +42,19 @@ impl Items<'_> {
         let identity = self.identity(&own.value);
         let tied = |other: &usize| *other == at || self.identity(&self.edited()[*other].value) == identity;
         let mut found: Vec<Related> = (0..self.edited().len()).filter(tied).map(Related::of).collect();
-        let slots = self.slots(0, at)?.into_iter();
-        let mut more: Vec<Related> = slots.map(|(at, slot)| Related { at, by: Relation::Slot(slot) }).collect();
+        let slots_of = |of: usize| {
+            let slot = |(at, slot): (usize, String)| Related { at, by: Relation::Slot { of, slot } };
+            Ok::<_, Error>(self.slots(0, of)?.into_iter().map(slot).collect::<Vec<_>>())
+        };
+        let mut more = slots_of(at)?;
         if super::names::is_vocabulary(&own.name) {
-            let outputs = (0..self.edited().len()).filter(|&other| self.is_output_layer(&self.edited()[other].name));
-            let outputs: Vec<usize> = outputs.collect();
-            for &output in &outputs {
+            let is_output = |other: &usize| {
+                let item = &self.edited()[*other];
+                item.value.shape().dims().first() == rows && self.is_output_layer(&item.name)
+            };
+            for output in (0..self.edited().len()).filter(is_output) {
                 more.push(Related { at: output, by: Relation::Output });
-                let slots = self.slots(0, output)?.into_iter();
-                more.extend(slots.map(|(at, slot)| Related { at, by: Relation::Slot(slot) }));
+                more.extend(slots_of(output)?);
             }
         }
         for related in more {
@@ -175,10 +179,19 @@ impl Items<'_> {
                 .in_tensor(name.clone())
                 .help("leave out --with-related and name each copy")
         };
-        if let Relation::Slot(slot) = &related.by
-            && let Some((at, _)) = self.slots(input, at)?.into_iter().find(|(_, theirs)| theirs == slot)
-        {
-            return Ok(self.lists[input][at].value.clone());
+        if let Relation::Slot { of, slot } = &related.by {
+            let (target, _) = self.find_whole(to, "--copy-rows")?;
+            let owner = &self.edited()[*of];
+            // What belongs to an output layer has its counterpart at the layer of the same name.
+            let owner = match self.identity(&owner.value) == self.identity(&self.edited()[target].value) {
+                true => Some(at),
+                false => self.lists[input].iter().position(|item| input > 0 && item.name == owner.name),
+            };
+            let slots = owner.map(|owner| self.slots(input, owner)).transpose()?.unwrap_or_default();
+            return match slots.into_iter().find(|(_, theirs)| theirs == slot) {
+                Some((at, _)) => Ok(self.lists[input][at].value.clone()),
+                None => Err(nothing()),
+            };
         }
         match from.split_once("::").filter(|_| input > 0) {
             Some((word, _)) => self.operand(&format!("{word}::{name}"), "--with-related"),

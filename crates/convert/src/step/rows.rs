@@ -315,7 +315,7 @@ impl Items<'_> {
             let value = &item.value;
             let fill = match &rule.fill {
                 // Random numbers are no moments: a second moment must not be negative.
-                Some(Fill::Normal { .. }) if matches!(related.by, Relation::Slot(_)) => Some(&Fill::Zero),
+                Some(Fill::Normal { .. }) if matches!(related.by, Relation::Slot { .. }) => Some(&Fill::Zero),
                 fill => fill.as_ref(),
             };
             let resized = value.resize_rows(rule.rows, |more| match fill {
