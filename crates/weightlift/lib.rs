@@ -22,6 +22,7 @@
 //! `weightlift-safetensors`, `weightlift-npy`.
 #![forbid(unsafe_code)]
 
+mod device;
 mod numpy;
 mod open;
 mod preset;
@@ -33,6 +34,7 @@ mod stats;
 mod tensor;
 mod words;
 
+pub use device::DeviceChoice;
 pub use numpy::NpyRaw;
 pub use open::{Opened, formats, open, open_in, open_with};
 pub use preset::{PRESETS, about as about_preset, parse_preset};
@@ -46,12 +48,17 @@ pub use weightlift_convert::{
     Report, Reshape, ResizeRows, Resolved, RowPairs, Set, Slice, Split, Squeeze, Step, Survey, Told, Transpose, Value,
     Weights, planned_memory,
 };
+pub use weightlift_convert::{Accelerator, Chosen, DeviceReport, Rates as DeviceRates, When};
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,
     OpenOptions, Region, Result, Shape, Share, Source, Ties, WriteOptions,
 };
 pub use weightlift_kernels::cast::{Deviation, Like, Tally};
 pub use weightlift_kernels::summary::Summary;
+
+/// Compute devices, to be opened once and shared by conversions.
+#[cfg(feature = "gpu")]
+pub use weightlift_gpu as gpu;
 
 pub use words::Words;
 

@@ -1,5 +1,6 @@
 //! Writing an edited checkpoint in any format.
 
+use crate::device::DeviceChoice;
 use crate::numpy::{self, NpyRaw};
 use crate::open::{Opened, formats, open_in};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub struct SaveOptions {
     pub join_partitions: bool,
     /// Leaves out tensors whose values are damaged and names them in the report, instead of failing.
     pub salvage: bool,
+    /// Who does bulk casts and row copies.
+    pub device: DeviceChoice,
     /// How NumPy's files hold what NumPy has no type for; without it that is refused.
     pub npy_raw: Option<NpyRaw>,
 }
@@ -135,6 +138,10 @@ impl Opened {
         self.check_writer_options(output, own, format, save)?;
         only_tensorflow(format, &save.options)?;
         let mut options = save.options.clone();
+        let chosen = save.device.open(&resolved, &options)?;
+        if let Some(chosen) = &chosen {
+            options.accelerator = Some(chosen.accelerator.clone());
+        }
         if let Some(most) = save.max_memory {
             options.fit_memory(&resolved, most)?;
         }
@@ -147,7 +154,11 @@ impl Opened {
         let others = self.others.iter().chain(&arrays).map(|(_, other)| other.checkpoint());
         let inputs: Vec<_> = std::iter::once(self.checkpoint()).chain(others).collect();
         let conversion = Conversion { files, inputs: &inputs, format, target: &target, output };
-        weightlift_convert::convert(&conversion, resolved, &options, progress)
+        let report = weightlift_convert::convert(&conversion, resolved, &options, progress)?;
+        if let (Some(chosen), Some(of_device)) = (&chosen, &report.device) {
+            chosen.keep(of_device);
+        }
+        Ok(report)
     }
 
     /// Refuses what only some formats can be told.

@@ -41,8 +41,11 @@ pub use key::KeyChoice;
 pub use pattern::{Pattern, nearest};
 pub use plan::{Change, LeftOut, OutputSpec, Plan, Resolved};
 pub use rename::Rename;
-pub use report::{CastReport, Report};
-pub use run::{Conversion, OnOverflow, Options, Progress, convert, manifest, planned_memory};
+pub use report::{CastReport, DeviceReport, Report};
+pub use run::{
+    Accelerator, Chosen, Conversion, OnOverflow, Options, Progress, Rates, WORTH_OPENING, When, bulk_work, choose,
+    convert, manifest, planned_memory, worth_opening,
+};
 pub use selection::{Axis, Run, Selection, named_part};
 pub use step::{
     Add, Array, Average, CastRule, CopyRows, Expected, Fill, Join, JoinAxis, JoinInputs, NameMap, Part, Preset,

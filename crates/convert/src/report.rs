@@ -1,6 +1,7 @@
 //! What a finished job tells.
 
 use crate::plan::LeftOut;
+use crate::run::{Chosen, Rates};
 use std::path::PathBuf;
 use std::time::Duration;
 use weightlift_core::{Carried, DType};
@@ -80,6 +81,8 @@ pub struct Report {
     pub edited: Vec<(DType, usize)>,
     /// What [`OnOverflow::Keep`](crate::OnOverflow::Keep) left in its own dtype, with what the cast would have done.
     pub kept_back: Vec<CastReport>,
+    /// What a device did, where one was at hand.
+    pub device: Option<DeviceReport>,
     /// What the output does not have, though nobody excluded it.
     pub left_out: Vec<LeftOut>,
     /// Tensors whose values are damaged, left out because that was asked for.
@@ -106,4 +109,21 @@ impl Report {
         self.casts.iter().for_each(|cast| total.merge(&cast.tally));
         total
     }
+}
+
+/// What a device did of the bulk work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceReport {
+    /// The device.
+    pub name: String,
+    /// Bytes of input that the processor's threads did.
+    pub by_processor: u64,
+    /// Bytes of input that the device did.
+    pub by_device: u64,
+    /// Who was chosen; `None` where the work ended before a choice.
+    pub chosen: Option<Chosen>,
+    /// The rates of both sides, where they were tried.
+    pub rates: Option<Rates>,
+    /// Why it was given up; the processor has done the rest.
+    pub failure: Option<String>,
 }

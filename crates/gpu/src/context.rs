@@ -154,12 +154,6 @@ impl Gpu {
         &self.identity
     }
 
-    /// Bytes that all tiles take together, on both sides.
-    pub fn staging_bytes(&self) -> u64 {
-        let one = self.shared.parts.input() + self.shared.parts.output();
-        self.shared.tiles as u64 * one * if self.shared.in_place { 1 } else { 2 }
-    }
-
     /// Why it takes no more work, if it does not.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
@@ -203,6 +197,18 @@ impl Device for Gpu {
 
     fn tiles(&self) -> usize {
         self.shared.tiles
+    }
+
+    fn prepare(&self, kernel: &Kernel) -> Result<()> {
+        if let Some(shader) = shader(kernel, Pick::Segments) {
+            self.shared.pipeline(shader);
+        }
+        self.shared.alive()
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        let one = self.shared.parts.input() + self.shared.parts.output();
+        self.shared.tiles as u64 * one * if self.shared.in_place { 1 } else { 2 }
     }
 
     fn lease(&self) -> Result<Box<dyn Tile + '_>> {

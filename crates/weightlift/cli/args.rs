@@ -359,6 +359,10 @@ pub(crate) struct ConvertArgs {
     /// Number of worker threads [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Output and checks")]
     pub(crate) threads: Option<u16>,
+    /// Who does bulk casts and row copies: auto (the faster, tried from 1 GiB on), cpu, gpu or gpu:N (see `devices`); the
+    /// bytes are the same
+    #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto", help_heading = "Output and checks")]
+    pub(crate) device: weightlift::DeviceChoice,
     /// Replace an existing output
     #[arg(long, help_heading = "Output and checks")]
     pub(crate) force: bool,
@@ -515,5 +519,17 @@ impl From<OnOverflow> for weightlift::OnOverflow {
             OnOverflow::Saturate => weightlift::OnOverflow::Saturate,
             OnOverflow::Keep => weightlift::OnOverflow::Keep,
         }
+    }
+}
+
+/// `auto`, `cpu`, `gpu` or `gpu:N`.
+fn parse_device(text: &str) -> Result<weightlift::DeviceChoice, String> {
+    use weightlift::DeviceChoice;
+    match text.split_once(':') {
+        None if text == "auto" => Ok(DeviceChoice::Auto),
+        None if text == "cpu" => Ok(DeviceChoice::Processor),
+        None if text == "gpu" => Ok(DeviceChoice::Gpu(None)),
+        Some(("gpu", number)) if number.parse::<usize>().is_ok() => Ok(DeviceChoice::Gpu(number.parse().ok())),
+        _ => Err("expected auto, cpu, gpu or gpu:N, N as `weightlift devices` counts".to_owned()),
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use weightlift::{
-    Carried, CastReport, LeftOut, OnOverflow, Opened, OutputSpec, Plan, Report, Resolved, SaveOptions, Words,
+    Carried, CastReport, Chosen, DeviceReport, LeftOut, OnOverflow, Opened, OutputSpec, Plan, Report, Resolved,
+    SaveOptions, Words,
 };
 use weightlift_io::Commit;
 
@@ -172,6 +173,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.npy_raw = args.npy_raw.map(Into::into);
     save.options.output.share = args.share.map_or(save.options.output.share, weightlift::Share::from);
     (save.options.output.state_file, save.options.output.object_graph) = (args.state_file, args.object_graph);
+    save.device = args.device.clone();
     save.max_memory = args.max_memory;
     save.options.dedupe = args.dedupe;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
@@ -214,6 +216,7 @@ fn closing_lines(report: &Report) -> Vec<String> {
     lines.extend(left_out_lines(&report.left_out));
     lines.extend(not_carried_line(&report.not_carried));
     lines.extend(report.carried.as_ref().map(carried_line));
+    lines.extend(report.device.iter().flat_map(device_lines));
     lines.extend(report.notes.iter().map(note_line));
     lines.extend(vanishing_line(report.casts.iter()));
     lines
@@ -226,6 +229,42 @@ fn carried_line(carried: &Carried) -> String {
         unused => format!("; {} of them belong to no tensor of the output", show::bytes(unused)),
     };
     format!("  {:<9} {} carried unverified{unused}", carried.how, show::bytes(carried.bytes))
+}
+
+/// Who did the bulk work, at which rates, and what went wrong.
+fn device_lines(device: &DeviceReport) -> Vec<String> {
+    let all = device.by_processor + device.by_device;
+    let rates = device.rates.as_ref().map(|rates| {
+        let [cpu, gpu, both] = [rates.processor, rates.device, rates.both].map(|rate| show::bytes(rate as u64));
+        format!("; tried: processor {cpu}/s, device {gpu}/s, both {both}/s")
+    });
+    let chosen = match device.chosen {
+        Some(Chosen::Processor) => "the processor was faster",
+        Some(Chosen::Device) => "the device",
+        Some(Chosen::Both) => "both",
+        None => "both, too little to choose",
+    };
+    let (did, all) = (show::bytes(device.by_device), show::bytes(all));
+    let line = format!("  device    {}: {did} of {all}; chosen: {chosen}{}", device.name, rates.unwrap_or_default());
+    let warning = |why: &String| format!("  warning   the device was given up, the processor did the rest: {why}");
+    std::iter::once(line).chain(device.failure.as_ref().map(warning)).collect()
+}
+
+fn device_to_json(device: &DeviceReport) -> Value {
+    let chosen = device.chosen.map(|chosen| match chosen {
+        Chosen::Processor => "cpu",
+        Chosen::Device => "gpu",
+        Chosen::Both => "both",
+    });
+    let rates = device.rates.map(|rates| json!({"cpu": rates.processor, "gpu": rates.device, "both": rates.both}));
+    json!({
+        "name": device.name,
+        "chosen": chosen,
+        "bytes_cpu": device.by_processor,
+        "bytes_gpu": device.by_device,
+        "rates": rates,
+        "failure": device.failure,
+    })
 }
 
 fn note_line(note: &String) -> String {
@@ -403,6 +442,7 @@ fn report_to_json(report: &Report) -> Value {
         "lost": left_out_to_json(&report.lost),
         "not_carried": report.not_carried,
         "carried": report.carried.as_ref().map(|c| json!({"how": c.how, "bytes": c.bytes, "unused": c.unused})),
+        "device": report.device.as_ref().map(device_to_json),
         "notes": report.notes,
     })
 }

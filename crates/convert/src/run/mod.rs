@@ -1,8 +1,13 @@
 //! From a resolved plan to a written checkpoint.
 
+mod chooser;
+mod device;
 mod options;
 mod pipeline;
+mod queue;
 
+pub use chooser::{Chosen, Rates, WORTH_OPENING, choose, worth_opening};
+pub use device::{Accelerator, When, bulk_work};
 pub use options::{OnOverflow, Options, Progress, planned_memory};
 use pipeline::Damage;
 pub(crate) use pipeline::{Run, refused};
@@ -96,7 +101,10 @@ pub fn convert(
     progress.begin(bytes_read);
     let run = Run::new(&blueprint, &there, &sources, options, progress);
     run.verify_apart()?;
-    run.tiles(writer.as_ref())?;
+    let device = match &options.accelerator {
+        Some(accelerator) => Some(run.tiles_with(accelerator, writer.as_ref())?),
+        None => run.tiles(writer.as_ref()).map(|()| None)?,
+    };
     run.checks_passed()?;
     let casts = run.casts(&resolved)?;
     let mut written = writer.finish()?;
@@ -117,6 +125,7 @@ pub fn convert(
         kept: kept(&resolved, false),
         edited: kept(&resolved, true),
         kept_back,
+        device,
         left_out: resolved.left_out,
         lost: resolved.lost,
         not_carried: resolved.not_carried,

@@ -1,5 +1,6 @@
 //! How a plan is carried out, and what memory that takes.
 
+use super::device::Accelerator;
 use crate::plan::Resolved;
 use crate::target::Target;
 use crate::tiles::{BOX_TILES, RUN_TILE};
@@ -40,6 +41,8 @@ pub struct Options {
     pub tile_bytes: u64,
     /// Whether tensors with equal values are found, by reading them all once more, and written once.
     pub dedupe: bool,
+    /// A device beside the processor for bulk casts and row copies. Outputs do not depend on it.
+    pub accelerator: Option<Accelerator>,
     /// What else the writer is told.
     pub output: WriteOptions,
 }
@@ -67,6 +70,7 @@ impl Default for Options {
             shard_size: None,
             tile_bytes: RUN_TILE,
             dedupe: false,
+            accelerator: None,
             output: WriteOptions::default(),
         }
     }
@@ -95,7 +99,14 @@ const PROGRAM: u64 = 5 << 20;
 
 /// Bytes that a conversion holds at once: tiles in flight and the index.
 pub fn planned_memory(resolved: &Resolved, options: &Options) -> u64 {
-    fixed_memory(resolved) + options.threads as u64 * tiles_at_once(resolved) * options.tile_bytes
+    let tiles = options.threads as u64 * tiles_at_once(resolved) * options.tile_bytes;
+    fixed_memory(resolved) + tiles + options.accelerator.as_ref().map_or(0, device_memory)
+}
+
+/// The device's tiles, and what its drivers hold of each job for the processor.
+fn device_memory(accelerator: &Accelerator) -> u64 {
+    let (device, capacity) = (&accelerator.device, accelerator.device.capacity());
+    device.staging_bytes() + device.tiles() as u64 * (capacity.source + capacity.result)
 }
 
 fn fixed_memory(resolved: &Resolved) -> u64 {

@@ -24,23 +24,23 @@ pub(super) struct Damage {
 }
 
 /// A piece of work that a worker claims: jobs that are small, or tiles of a large one.
-enum Task {
-    Jobs(std::ops::Range<usize>),
+pub(super) enum Task {
+    Jobs(Vec<usize>),
     Tiles(usize, std::ops::Range<u64>),
 }
 
 /// Bytes of small jobs that are claimed at once, and of tiles of a large one.
-const TASK: u64 = 1 << 20;
+pub(super) const TASK: u64 = 1 << 20;
 
 pub(crate) struct Run<'a> {
-    blueprint: &'a Blueprint,
+    pub(super) blueprint: &'a Blueprint,
     /// Which jobs have nothing left to do.
-    there: &'a [bool],
+    pub(super) there: &'a [bool],
     /// The tensors that nobody reads.
     unread: HashSet<Origin>,
-    inputs: &'a [Source<'a>],
-    options: &'a Options,
-    progress: &'a dyn Progress,
+    pub(super) inputs: &'a [Source<'a>],
+    pub(super) options: &'a Options,
+    pub(super) progress: &'a dyn Progress,
     /// What the casts of each job did.
     losses: Vec<Mutex<Vec<(CastPair, Losses)>>>,
     /// A value was lost that must not be: from now on everything is counted and nothing written.
@@ -147,49 +147,50 @@ impl<'a> Run<'a> {
 
     /// Sends every tile through the workers.
     pub(crate) fn tiles(&self, writer: &dyn CheckpointWriter) -> Result<()> {
-        let tasks = self.tasks();
-        parallel(
-            self.options.threads,
-            tasks.len(),
-            || self.buffers(),
-            |buffers, at| match &tasks[at] {
-                Task::Jobs(jobs) => jobs.clone().try_for_each(|job| self.job(job, 0..u64::MAX, writer, buffers)),
-                Task::Tiles(job, tiles) => self.job(*job, tiles.clone(), writer, buffers),
-            },
-        )
+        let tasks = self.tasks((0..self.blueprint.jobs.len()).filter(|&job| !self.there[job]));
+        let work = |buffers: &mut Buffers<'a>, at: usize| self.task(&tasks[at], writer, buffers);
+        parallel(self.options.threads, tasks.len(), || self.buffers(), work)
     }
 
-    fn tasks(&self) -> Vec<Task> {
+    pub(super) fn task(&self, task: &Task, writer: &dyn CheckpointWriter, buffers: &mut Buffers<'a>) -> Result<()> {
+        match task {
+            Task::Jobs(jobs) => jobs.iter().try_for_each(|&job| self.job(job, 0..u64::MAX, writer, buffers)),
+            Task::Tiles(job, tiles) => self.job(*job, tiles.clone(), writer, buffers),
+        }
+    }
+
+    /// Cuts jobs into pieces for the workers.
+    pub(super) fn tasks(&self, jobs: impl IntoIterator<Item = usize>) -> Vec<Task> {
         let mut tasks = Vec::new();
-        let (mut first, mut bytes) = (0, 0);
-        for (index, job) in self.blueprint.jobs.iter().enumerate() {
-            let small = job.bytes() <= TASK || self.there[index];
-            let job_bytes = if self.there[index] { 0 } else { job.bytes() };
-            if !small || bytes + job_bytes > TASK {
-                tasks.push(Task::Jobs(first..index));
-                (first, bytes) = (index, 0);
+        let (mut together, mut bytes) = (Vec::new(), 0);
+        for index in jobs {
+            let job = &self.blueprint.jobs[index];
+            let small = job.bytes() <= TASK;
+            if !small || bytes + job.bytes() > TASK {
+                tasks.push(Task::Jobs(std::mem::take(&mut together)));
+                bytes = 0;
             }
             if small {
-                bytes += job_bytes;
+                together.push(index);
+                bytes += job.bytes();
                 continue;
             }
             let count = job.tiles.count();
             let step = (count / (job.bytes() / TASK).max(1)).max(1);
             let starts = (0..count).step_by(step as usize);
             tasks.extend(starts.map(|start| Task::Tiles(index, start..(start + step).min(count))));
-            first = index + 1;
         }
-        tasks.push(Task::Jobs(first..self.blueprint.jobs.len()));
+        tasks.push(Task::Jobs(together));
         tasks.retain(|task| !matches!(task, Task::Jobs(jobs) if jobs.is_empty()));
         tasks
     }
 
-    fn buffers(&self) -> Buffers<'a> {
+    pub(super) fn buffers(&self) -> Buffers<'a> {
         let reader = Reader::new(self.inputs, self.rule());
         Buffers { source: AlignedBuffer::default(), cast: AlignedBuffer::default(), reader }
     }
 
-    fn rule(&self) -> Rule {
+    pub(super) fn rule(&self) -> Rule {
         let overflow = match self.options.on_overflow {
             OnOverflow::Saturate => Overflow::Saturate,
             OnOverflow::Inf | OnOverflow::Error | OnOverflow::Keep => Overflow::Inf,
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
         Rule { like: self.options.like, overflow }
     }
 
-    fn job(
+    pub(super) fn job(
         &self,
         index: usize,
         tiles: std::ops::Range<u64>,
@@ -205,16 +206,41 @@ impl<'a> Run<'a> {
         buffers: &mut Buffers<'a>,
     ) -> Result<()> {
         let job = &self.blueprint.jobs[index];
-        if self.there[index] {
-            return Ok(());
-        }
         let mut losses: Vec<_> = own_cast(job).into_iter().collect();
         for tile in tiles.start..tiles.end.min(job.tiles.count()) {
-            self.tile(job, tile, writer, buffers, &mut losses)
-                .map_err(|error| error.in_tensor(&self.blueprint.manifest.tensors[job.output].name))?;
+            self.tile(job, tile, writer, buffers, &mut losses).map_err(|error| self.in_output(job, error))?;
         }
+        self.lose(index, losses);
+        Ok(())
+    }
+
+    /// Names the output of a job in an error.
+    pub(super) fn in_output(&self, job: &Job, error: Error) -> Error {
+        error.in_tensor(&self.blueprint.manifest.tensors[job.output].name)
+    }
+
+    /// Adds to what a job has lost.
+    pub(super) fn lose(&self, index: usize, losses: Vec<(CastPair, Losses)>) {
         let mut totals = self.losses[index].lock().unwrap_or_else(PoisonError::into_inner);
         losses.into_iter().for_each(|(pair, losses)| Losses::add(&mut totals, pair, &losses));
+    }
+
+    /// Notes where a value was lost that must not be.
+    pub(super) fn judge(&self, losses: &[(CastPair, Losses)]) {
+        if losses.iter().any(|(pair, lost)| refused(*pair, self.options.on_overflow, &lost.tally) > 0) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a tile, unless nothing is to be written any more.
+    pub(super) fn write(&self, job: &Job, tile: u64, bytes: &[u8], writer: &dyn CheckpointWriter) -> Result<()> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for (first, count, at) in job.tiles.runs(tile) {
+            let bytes = &bytes[(at * job.written) as usize..((at + count) * job.written) as usize];
+            writer.write_at(job.blob, job.at + first * job.written, bytes)?;
+        }
         Ok(())
     }
 
@@ -235,7 +261,7 @@ impl<'a> Run<'a> {
             Way::Boxes => 0,
         };
         let source = source.bytes((count * job.read) as usize, position);
-        self.read(job, tile, first, source, reader)?;
+        self.read(job, tile, first, source, true, reader)?;
         let bytes = match job.cast {
             None => &*source,
             Some(pair) => {
@@ -247,20 +273,22 @@ impl<'a> Run<'a> {
             }
         };
         losses.extend(reader.take_casts());
-        if losses.iter().any(|(pair, lost)| refused(*pair, self.options.on_overflow, &lost.tally) > 0) {
-            self.lost.store(true, Ordering::Relaxed);
-        }
-        if !self.lost.load(Ordering::Relaxed) {
-            for (first, count, at) in runs {
-                let bytes = &bytes[(at * job.written) as usize..((at + count) * job.written) as usize];
-                writer.write_at(job.blob, job.at + first * job.written, bytes)?;
-            }
-        }
+        self.judge(losses);
+        self.write(job, tile, bytes, writer)?;
         self.progress.advance(source.len() as u64);
         Ok(())
     }
 
-    fn read(&self, job: &Job, tile: u64, first: u64, bytes: &mut [u8], reader: &mut Reader<'a>) -> Result<()> {
+    /// Reads the elements of a tile, of which `first` is the first; `turn`: from big-endian to little-endian too.
+    pub(super) fn read(
+        &self,
+        job: &Job,
+        tile: u64,
+        first: u64,
+        bytes: &mut [u8],
+        turn: bool,
+        reader: &mut Reader<'a>,
+    ) -> Result<()> {
         let Way::Run { input, source, bytes: range, order } = &job.way else {
             return reader.read(&job.value, &job.tiles.region(tile), bytes);
         };
@@ -269,7 +297,7 @@ impl<'a> Run<'a> {
         if let Some((digest, _)) = job.check.and_then(|check| self.blueprint.checks[check].digest.as_ref()) {
             digest.add(offset, bytes.len() as u64, digest.algorithm().of(bytes));
         }
-        if *order == ByteOrder::Big {
+        if *order == ByteOrder::Big && turn {
             swap::byteswap(job.dtype.swap_unit(), bytes);
         }
         Ok(())
@@ -341,14 +369,15 @@ impl<'a> Run<'a> {
     }
 }
 
-struct Buffers<'a> {
+/// What one worker holds.
+pub(super) struct Buffers<'a> {
     source: AlignedBuffer,
     cast: AlignedBuffer,
-    reader: Reader<'a>,
+    pub(super) reader: Reader<'a>,
 }
 
 /// The cast at the end of a job, with nothing counted yet.
-fn own_cast(job: &Job) -> Option<(CastPair, Losses)> {
+pub(super) fn own_cast(job: &Job) -> Option<(CastPair, Losses)> {
     job.cast.map(|pair| (pair, Losses::default()))
 }
 

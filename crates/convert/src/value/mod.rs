@@ -6,6 +6,7 @@
 mod fill;
 mod layout;
 mod merge;
+mod pool;
 mod read;
 mod rows;
 mod scaled;
@@ -13,6 +14,7 @@ mod scaled;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use pool::Picked;
 pub(crate) use read::{Reader, Source};
 pub use rows::RowMap;
 

@@ -370,7 +370,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The box with other rows.
-fn rows_of(region: &Region, start: u64, rows: u64) -> Result<Region> {
+pub(super) fn rows_of(region: &Region, start: u64, rows: u64) -> Result<Region> {
     let (mut first, mut dims) = (region.start.clone(), region.size.dims().to_vec());
     (first[0], dims[0]) = (start, rows);
     Ok(Region { start: first, size: Shape::new(dims)? })

@@ -78,6 +78,20 @@ pub trait Device: Send + Sync {
     /// How many jobs are best under way at once.
     fn tiles(&self) -> usize;
 
+    /// Makes a kernel ready, so that its first job is as fast as the others.
+    ///
+    /// # Errors
+    /// `Device` where it was lost or refuses.
+    fn prepare(&self, kernel: &Kernel) -> Result<()> {
+        let _ = kernel;
+        Ok(())
+    }
+
+    /// Bytes of memory that its tiles take, on both sides together.
+    fn staging_bytes(&self) -> u64 {
+        0
+    }
+
     /// Lends a tile; waits where all of them are lent.
     ///
     /// # Errors
