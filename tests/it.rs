@@ -16,6 +16,9 @@ mod command;
 mod convert;
 #[path = "it/cookbook.rs"]
 mod cookbook;
+#[cfg(feature = "gpu")]
+#[path = "it/device_runs.rs"]
+mod device_runs;
 #[path = "it/edits.rs"]
 mod edits;
 #[path = "it/edits_kit.rs"]

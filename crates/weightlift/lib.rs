@@ -42,13 +42,13 @@ pub use recipe::{parse_recipe, restate_recipe, write_recipe};
 pub use reindex::{Reindexed, reindex};
 pub use save::{SaveOptions, choose_format};
 pub use tensor::{Element, Tensor};
+pub use weightlift_convert::{Accelerator, Chosen, DeviceReport, Rates as DeviceRates, When};
 pub use weightlift_convert::{
     Add, Agreement, Array, Average, CastReport, CastRule, Change, CopyRows, Expected, Fill, Join, JoinAxis, JoinInputs,
     KeyChoice, LeftOut, LineColumn, NameMap, OnOverflow, Options, OutputSpec, Pattern, Plan, Preset, Progress, Rename,
     Report, Reshape, ResizeRows, Resolved, RowPairs, Set, Slice, Split, Squeeze, Step, Survey, Told, Transpose, Value,
     Weights, planned_memory,
 };
-pub use weightlift_convert::{Accelerator, Chosen, DeviceReport, Rates as DeviceRates, When};
 pub use weightlift_core::{
     Carried, Catalog, Checkpoint, DType, Data, Entry, EntryId, Error, Extent, Files, Format, Key, KeyPath, Kind, Names,
     OpenOptions, Region, Result, Shape, Share, Source, Ties, WriteOptions,
