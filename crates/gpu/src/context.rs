@@ -203,6 +203,14 @@ impl Device for Gpu {
         if let Some(shader) = shader(kernel, Pick::Segments) {
             self.shared.pipeline(shader);
         }
+        // The buffers too: allocating them is no part of a job.
+        let mut tiles = lock(&self.idle);
+        while tiles.made < self.shared.tiles {
+            tiles.idle.push(Slot::new(&self.shared)?);
+            tiles.made += 1;
+        }
+        drop(tiles);
+        self.returned.notify_all();
         self.shared.alive()
     }
 

@@ -255,7 +255,7 @@ impl Tile for GpuTile<'_> {
         match shared.device.poll(wait) {
             Ok(_) => {}
             Err(wgpu::PollError::Timeout) => return Err(late()),
-            Err(error) => return Err(shared.fail(&error.to_string())),
+            Err(wgpu::PollError::WrongSubmissionIndex(..)) => return Err(shared.fail("a submission was not taken")),
         }
         shared.alive()?;
         let fault = shared.faults().map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);

@@ -225,6 +225,17 @@ fn boxes_are_picked_from_strided_storage() {
     });
 }
 
+/// As many workgroups of 64 as fit along a dimension, and one element or one workgroup more.
+#[test]
+fn the_end_of_a_dimension_is_no_end() {
+    let Some(gpu) = gpu(Settings { tile_bytes: Some(8 << 20), ..Settings::default() }) else { return };
+    let same = Kernel { convert: Convert::Same { bytes: 1 }, swap: false };
+    for count in [65535 * 64, 65535 * 64 + 1, 65536 * 64] {
+        let job = Job::new(same, Pick::Segments(vec![count])).unwrap();
+        both(&gpu, "a dimension", &job, &Random(count).bytes(count as usize));
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_the_device_sees_it() {
     let Some(gpu) = gpu(lowered()) else { return };
