@@ -1,10 +1,11 @@
 //! A tile: buffers for one job.
 
 use crate::buffers::{PARAMS, PARAMS_STRIDE, Parts};
-use crate::context::{Gpu, Shared, failed};
+use crate::context::{Gpu, Shared, failed, lock};
 use crate::dispatch::Plan;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use weightlift_core::{Error, Result};
 use weightlift_kernels::cast::Tally;
 use weightlift_kernels::device::{Done, Job, Pick, Tile};
@@ -24,25 +25,28 @@ pub(crate) struct Slot {
     writable: Mapping,
 }
 
-/// How far a map has come.
+/// How far a map has come: not yet, done, or failed.
 #[derive(Clone, Default)]
-struct Mapping(Arc<AtomicU8>);
+struct Mapping(Arc<(Mutex<Option<bool>>, Condvar)>);
 
 impl Mapping {
-    const DONE: u8 = 1;
-    const FAILED: u8 = 2;
-
     /// Begins to map a part of a buffer.
     fn begin(&self, buffer: &Buffer, mode: MapMode, range: std::ops::Range<u64>) {
-        self.0.store(0, Ordering::SeqCst);
+        *lock(&self.0.0) = None;
         let state = self.0.clone();
         buffer.map_async(mode, range, move |mapped| {
-            state.store(if mapped.is_ok() { Mapping::DONE } else { Mapping::FAILED }, Ordering::SeqCst);
+            *lock(&state.0) = Some(mapped.is_ok());
+            state.1.notify_all();
         });
     }
 
-    fn is_done(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == Mapping::DONE
+    /// Whether it is done. The thread that polls the device learns of its submission's end before it is told of maps
+    /// whenever another thread, polling too, is about to tell it: so it waits for that.
+    fn is_done(&self, timeout: Duration) -> bool {
+        let state = lock(&self.0.0);
+        let waited = self.0.1.wait_timeout_while(state, timeout, |state| state.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *state == Some(true)
     }
 }
 
@@ -78,7 +82,11 @@ impl Slot {
     fn fill(&mut self, shared: &Shared, offset: u64, bytes: &[u8]) -> Result<()> {
         if self.writing.is_none() {
             shared.alive()?;
-            let mapped = self.writable.is_done().then(|| self.upload.get_mapped_range_mut(..).ok()).flatten();
+            let mapped = self
+                .writable
+                .is_done(shared.settings.timeout)
+                .then(|| self.upload.get_mapped_range_mut(..).ok())
+                .flatten();
             self.writing = Some(mapped.ok_or_else(|| shared.fail("memory to fill was not mapped"))?);
         }
         let start = offset as usize;
@@ -260,7 +268,8 @@ impl Tile for GpuTile<'_> {
         shared.alive()?;
         let fault = shared.faults().map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
         let slot = self.slot.as_ref().ok_or_else(|| failed("the tile is gone"))?;
-        let mapped = (pending.readable.is_done() && !fault).then(|| slot.download.get_mapped_range(0..pending.read));
+        let mapped =
+            (!fault && pending.readable.is_done(timeout)).then(|| slot.download.get_mapped_range(0..pending.read));
         let Some(Ok(view)) = mapped else { return Err(shared.fail("a result could not be mapped")) };
         let view = self.reading.insert(view);
         let (counts, bytes) = view.split_at(shared.parts.counts as usize);

@@ -104,3 +104,17 @@ fn a_device_that_is_not_there_is_named_with_what_was_found() {
     let error = Gpu::open(&Choice::Index(999), Settings::default()).err().unwrap().to_string();
     assert!(error.contains("no compute device with number 999: found: "), "{error}");
 }
+
+/// Many threads poll at once, each for its own job; none takes another's news for a failure.
+#[test]
+fn threads_do_not_take_each_others_news_for_failures() {
+    let Some(gpu) = gpu(Settings { tiles: Some(4), ..Settings::default() }) else { return };
+    let source = Random(1).bytes(4000);
+    let expected = one(&gpu, &source).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..2000).for_each(|_| assert!(one(&gpu, &source).unwrap() == expected)));
+        }
+    });
+    assert_eq!(gpu.failure(), None);
+}
