@@ -159,6 +159,11 @@ impl Gpu {
         lock(&self.shared.failure).clone()
     }
 
+    /// A tile; a bare one has a copy in the kernel's place.
+    pub(crate) fn tile(&self, bare: bool) -> Result<GpuTile<'_>> {
+        Ok(GpuTile::new(self, self.slot()?, bare))
+    }
+
     fn slot(&self) -> Result<Slot> {
         let mut tiles = lock(&self.idle);
         loop {
@@ -220,7 +225,7 @@ impl Device for Gpu {
     }
 
     fn lease(&self) -> Result<Box<dyn Tile + '_>> {
-        Ok(Box::new(GpuTile::new(self, self.slot()?)))
+        Ok(Box::new(self.tile(false)?))
     }
 }
 

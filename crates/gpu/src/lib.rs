@@ -36,6 +36,7 @@ mod adapter;
 mod buffers;
 mod context;
 mod dispatch;
+mod measure;
 mod quiet;
 mod settings;
 mod tile;

@@ -138,14 +138,16 @@ pub(crate) struct GpuTile<'a> {
     pending: Option<Pending>,
     /// The mapped result of the job before.
     reading: Option<BufferView>,
+    /// Whether a copy that moves as many bytes takes the kernel's place.
+    bare: bool,
 }
 
 impl<'a> GpuTile<'a> {
-    pub(crate) fn new(gpu: &'a Gpu, slot: Slot) -> GpuTile<'a> {
-        GpuTile { gpu, slot: Some(slot), pending: None, reading: None }
+    pub(crate) fn new(gpu: &'a Gpu, slot: Slot, bare: bool) -> GpuTile<'a> {
+        GpuTile { gpu, slot: Some(slot), pending: None, reading: None, bare }
     }
 
-    fn shared(&self) -> &'a Shared {
+    pub(crate) fn shared(&self) -> &'a Shared {
         &self.gpu.shared
     }
 
@@ -154,7 +156,7 @@ impl<'a> GpuTile<'a> {
     }
 
     /// Lets go of the last result.
-    fn unmap(&mut self) {
+    pub(crate) fn unmap(&mut self) {
         if self.reading.take().is_some()
             && let Some(slot) = &self.slot
         {
@@ -162,10 +164,10 @@ impl<'a> GpuTile<'a> {
         }
     }
 
-    fn encode(&mut self, plan: &Plan, job: &Job) -> Result<wgpu::CommandBuffer> {
+    /// Writes what goes beside the source, and hands the filled buffer over.
+    pub(crate) fn hand_over(&mut self, plan: &Plan) -> Result<()> {
         let shared = self.shared();
         let parts = shared.parts;
-        let pipeline = shared.pipeline(plan.shader);
         let slot = self.slot()?;
         slot.fill(shared, parts.table_at(), bytemuck::cast_slice(&plan.table))?;
         for (at, dispatch) in plan.dispatches.iter().enumerate() {
@@ -174,7 +176,22 @@ impl<'a> GpuTile<'a> {
         }
         slot.writing = None;
         slot.upload.unmap();
-        let mut encoder = shared.device.create_command_encoder(&Default::default());
+        Ok(())
+    }
+
+    /// Takes the filled buffer back, to be filled anew.
+    pub(crate) fn take_back(&mut self) -> Result<()> {
+        let shared = self.shared();
+        let slot = self.slot()?;
+        slot.writable.begin(&slot.upload, MapMode::Write, 0..slot.upload.size());
+        finished(shared, shared.queue.submit([]))
+    }
+
+    /// Copies what was filled to where the shader reads it.
+    pub(crate) fn upload(&mut self, plan: &Plan, job: &Job, encoder: &mut wgpu::CommandEncoder) -> Result<()> {
+        let shared = self.shared();
+        let parts = shared.parts;
+        let slot = self.slot()?;
         if !shared.in_place {
             let params = plan.dispatches.len() as u64 * PARAMS_STRIDE;
             for (at, len) in
@@ -185,20 +202,49 @@ impl<'a> GpuTile<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The kernel, or the copy in its place: from where sources lie to where results do.
+    pub(crate) fn work(
+        &mut self,
+        plan: &Plan,
+        pipeline: &wgpu::ComputePipeline,
+        job: &Job,
+        encoder: &mut wgpu::CommandEncoder,
+    ) -> Result<()> {
+        let (bare, counts) = (self.bare, self.shared().parts.counts);
+        let slot = self.slot()?;
+        if bare {
+            let moved = (job.source_bytes() + job.result_bytes()) / 2;
+            encoder.copy_buffer_to_buffer(&slot.input, 0, &slot.output, counts, Some(words(moved)));
+            return Ok(());
+        }
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(pipeline);
+        for (at, dispatch) in plan.dispatches.iter().enumerate() {
+            pass.set_bind_group(0, &slot.bind_group, &[(at as u64 * PARAMS_STRIDE) as u32]);
+            pass.dispatch_workgroups(dispatch.groups.0, dispatch.groups.1, 1);
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, plan: &Plan, job: &Job) -> Result<wgpu::CommandBuffer> {
+        let shared = self.shared();
+        let parts = shared.parts;
+        let pipeline = shared.pipeline(plan.shader);
+        self.hand_over(plan)?;
+        let mut encoder = shared.device.create_command_encoder(&Default::default());
+        self.upload(plan, job, &mut encoder)?;
         let counts = plan.segments as u64 * 16;
+        let slot = self.slot()?;
         encoder.clear_buffer(&slot.output, 0, Some(counts.max(4)));
         if let Pick::Scatter { .. } = job.pick() {
             let len = words(job.result_bytes());
             encoder.copy_buffer_to_buffer(&slot.input, job.base_offset(), &slot.output, parts.counts, Some(len));
         }
-        {
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&pipeline);
-            for (at, dispatch) in plan.dispatches.iter().enumerate() {
-                pass.set_bind_group(0, &slot.bind_group, &[(at as u64 * PARAMS_STRIDE) as u32]);
-                pass.dispatch_workgroups(dispatch.groups.0, dispatch.groups.1, 1);
-            }
-        }
+        self.work(plan, &pipeline, job, &mut encoder)?;
+        let slot = self.slot()?;
         if !shared.in_place {
             let (result, at) = (words(job.result_bytes()), parts.counts);
             encoder.copy_buffer_to_buffer(&slot.output, 0, &slot.download, 0, Some(counts.max(4)));
@@ -253,29 +299,35 @@ impl Tile for GpuTile<'_> {
     fn wait(&mut self) -> Result<Done<'_>> {
         let shared = self.shared();
         let pending = self.pending.take().ok_or_else(|| Error::request("no job was submitted"))?;
-        let timeout = shared.settings.timeout;
-        let late = || shared.fail(&format!("no answer within {} s", timeout.as_secs_f32()));
         if pending.hangs {
-            std::thread::sleep(timeout);
-            return Err(late());
+            std::thread::sleep(shared.settings.timeout);
+            return Err(late(shared));
         }
-        let wait = PollType::Wait { submission_index: Some(pending.index), timeout: Some(timeout) };
-        match shared.device.poll(wait) {
-            Ok(_) => {}
-            Err(wgpu::PollError::Timeout) => return Err(late()),
-            Err(wgpu::PollError::WrongSubmissionIndex(..)) => return Err(shared.fail("a submission was not taken")),
-        }
-        shared.alive()?;
+        finished(shared, pending.index)?;
         let fault = shared.faults().map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
         let slot = self.slot.as_ref().ok_or_else(|| failed("the tile is gone"))?;
-        let mapped =
-            (!fault && pending.readable.is_done(timeout)).then(|| slot.download.get_mapped_range(0..pending.read));
+        let mapped = (!fault && pending.readable.is_done(shared.settings.timeout))
+            .then(|| slot.download.get_mapped_range(0..pending.read));
         let Some(Ok(view)) = mapped else { return Err(shared.fail("a result could not be mapped")) };
         let view = self.reading.insert(view);
         let (counts, bytes) = view.split_at(shared.parts.counts as usize);
         let tallies = counts.chunks_exact(16).take(pending.segments).map(tally).collect();
         Ok(Done { bytes: &bytes[..pending.result as usize], tallies })
     }
+}
+
+/// Waits for a submission.
+pub(crate) fn finished(shared: &Shared, index: SubmissionIndex) -> Result<()> {
+    let wait = PollType::Wait { submission_index: Some(index), timeout: Some(shared.settings.timeout) };
+    match shared.device.poll(wait) {
+        Ok(_) => shared.alive(),
+        Err(wgpu::PollError::Timeout) => Err(late(shared)),
+        Err(wgpu::PollError::WrongSubmissionIndex(..)) => Err(shared.fail("a submission was not taken")),
+    }
+}
+
+fn late(shared: &Shared) -> Error {
+    shared.fail(&format!("no answer within {} s", shared.settings.timeout.as_secs_f32()))
 }
 
 /// The counts of a segment, in the shaders' order.
