@@ -19,6 +19,8 @@ mod cookbook;
 #[cfg(feature = "gpu")]
 #[path = "it/device_runs.rs"]
 mod device_runs;
+#[path = "it/devices.rs"]
+mod devices;
 #[path = "it/edits.rs"]
 mod edits;
 #[path = "it/edits_kit.rs"]

@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Stats(StatsArgs),
     /// Measure how fast this machine casts and copies, next to memcpy; takes less than a minute
     Bench(BenchArgs),
+    /// List the processor and the compute devices: driver, limits, rates measured by bench --device
+    Devices(DevicesArgs),
     /// List the presets, or print the rules of one
     Presets {
         /// The preset to print, or a file of your own to check
@@ -164,13 +166,35 @@ pub(crate) struct StatsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
+    /// Measure a compute device instead, beside the processor: gpu, or gpu:N as `devices` lists them; what is measured is
+    /// kept for --device auto
+    #[arg(long, value_name = "DEVICE", value_parser = bench_device)]
+    pub(crate) device: Option<BenchDevice>,
     /// Bytes that a thread reads and writes in one pass over memory
     #[arg(long, value_name = "SIZE", value_parser = super::show::parse_bytes, default_value = "96MiB")]
     pub(crate) size: u64,
     /// Number of threads of the last column [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Print JSON (schema weightlift.bench/1)
+    /// Print JSON (schema weightlift.bench/1; with --device weightlift.bench-device/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The number of a compute device; the first where none is said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BenchDevice(pub(crate) Option<usize>);
+
+fn bench_device(text: &str) -> Result<BenchDevice, String> {
+    match parse_device(text) {
+        Ok(weightlift::DeviceChoice::Gpu(number)) => Ok(BenchDevice(number)),
+        _ => Err("expected gpu or gpu:N, N as `weightlift devices` counts".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Print JSON (schema weightlift.devices/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

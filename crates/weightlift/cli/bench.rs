@@ -3,7 +3,7 @@
 //! A rate counts the bytes read and the bytes written. `memcpy` moves as many bytes in all, on as many threads, in
 //! turns with what it is compared with, so that what slows the machine down slows both.
 
-use super::args::BenchArgs;
+use super::args::{BenchArgs, BenchDevice};
 use super::show::{self, Align};
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -45,7 +45,7 @@ const WINDOW: Duration = Duration::from_millis(30);
 const TURNS: usize = 3;
 
 /// One pass over buffers of its own.
-type Pass = Box<dyn FnMut()>;
+pub(super) type Pass = Box<dyn FnMut()>;
 /// Makes a pass that reads and writes so many bytes in all; answers how many exactly.
 type Work = dyn Fn(usize) -> (usize, Pass) + Sync;
 
@@ -66,6 +66,9 @@ struct Line {
 
 /// Measures and prints.
 pub(crate) fn run(args: &BenchArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(device) = args.device {
+        return on_device(args, device, out);
+    }
     let threads = args.threads.map_or_else(|| weightlift::Options::default().threads, usize::from);
     let size = usize::try_from(args.size)?.max(1 << 16);
     let lines: Vec<Line> = works().into_iter().map(|(name, work)| measure(name, &*work, threads, size)).collect();
@@ -85,6 +88,17 @@ pub(crate) fn run(args: &BenchArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "\nbytes read and written a second; in brackets, times the rate of memcpy moving as many")?;
     writeln!(out, "cache: {cache} in all, memory: {memory} a thread; kernels: {:?}", Room::best())?;
     Ok(())
+}
+
+#[cfg(feature = "gpu")]
+fn on_device(args: &BenchArgs, device: BenchDevice, out: &mut dyn Write) -> anyhow::Result<()> {
+    super::bench_gpu::run(args, device.0, out)
+}
+
+#[cfg(not(feature = "gpu"))]
+fn on_device(_: &BenchArgs, device: BenchDevice, _: &mut dyn Write) -> anyhow::Result<()> {
+    let name = device.0.map_or_else(|| "gpu".to_owned(), |number| format!("gpu:{number}"));
+    anyhow::bail!("no device {name}: this program was built without compute devices (its feature gpu is off)")
 }
 
 fn cell(rate: Rate) -> String {
@@ -108,12 +122,12 @@ fn works() -> Vec<(String, Box<Work>)> {
     works
 }
 
-fn width(dtype: DType) -> usize {
+pub(super) fn width(dtype: DType) -> usize {
     dtype.element_bytes(Packing::OnePerByte).unwrap_or(1) as usize
 }
 
 /// Values like those of weights, so that few are out of range.
-fn source(dtype: DType, elements: usize) -> Vec<u8> {
+pub(super) fn source(dtype: DType, elements: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -135,7 +149,7 @@ fn source(dtype: DType, elements: usize) -> Vec<u8> {
     bytes
 }
 
-fn casting(pair: CastPair, bytes: usize, compare: bool) -> (usize, Pass) {
+pub(super) fn casting(pair: CastPair, bytes: usize, compare: bool) -> (usize, Pass) {
     let elements = bytes / (width(pair.from()) + width(pair.to()));
     let src = source(pair.from(), elements);
     let mut dst = vec![0; elements * width(pair.to())];
@@ -150,7 +164,7 @@ fn casting(pair: CastPair, bytes: usize, compare: bool) -> (usize, Pass) {
 }
 
 /// Rows of a matrix in an order without a pattern.
-fn rows(bytes: usize) -> (usize, Pass) {
+pub(super) fn rows(bytes: usize) -> (usize, Pass) {
     const ROW: usize = 3072;
     let count = (bytes / 2 / ROW).max(1);
     let (src, mut dst) = (vec![1u8; count * ROW], vec![0u8; count * ROW]);
@@ -165,7 +179,7 @@ fn rows(bytes: usize) -> (usize, Pass) {
     (2 * count * ROW, Box::new(pass))
 }
 
-fn transposing(bytes: usize) -> (usize, Pass) {
+pub(super) fn transposing(bytes: usize) -> (usize, Pass) {
     let side = (bytes as f64 / 8.0).sqrt() as usize;
     let (src, mut dst) = (vec![1u8; side * side * 4], vec![0u8; side * side * 4]);
     let layout = Layout { offset: 0, strides: vec![1, side as u64] };

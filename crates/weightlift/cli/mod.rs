@@ -5,8 +5,11 @@
 
 mod args;
 mod bench;
+#[cfg(feature = "gpu")]
+mod bench_gpu;
 mod cat;
 mod convert;
+mod devices;
 mod ls;
 mod progress;
 mod reindex;
@@ -69,6 +72,7 @@ fn verb(cli: &Cli, matches: &clap::ArgMatches, out: &mut dyn Write) -> anyhow::R
         Verb::Reindex(args) => reindex::run(args, out).map(|()| Outcome::Done),
         Verb::Stats(args) => stats::run(args, out).map(|()| Outcome::Done),
         Verb::Bench(args) => bench::run(args, out).map(|()| Outcome::Done),
+        Verb::Devices(args) => devices::run(args, out).map(|()| Outcome::Done),
     }
 }
 
