@@ -59,6 +59,38 @@ fn dependencies() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     all
 }
 
+/// Names of all packages in the tree of a crate, those of tests and builds left out.
+fn tree(arguments: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let output = Command::new(cargo)
+        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+/// Whoever reads one format, or has no use for devices, does not build the large dependencies of others.
+#[test]
+fn no_one_builds_what_only_others_need() {
+    let whole = tree(&["-p", "weightlift"]);
+    assert!(["wgpu", "naga", "clap"].iter().all(|name| whole.contains(*name)), "the names are right: {whole:?}");
+    let without = tree(&["-p", "weightlift", "--no-default-features"]);
+    assert!(without.contains("clap"), "{without:?}");
+    let of_devices =
+        |name: &&String| ["wgpu", "naga", "weightlift-gpu", "pollster"].iter().any(|n| name.starts_with(n));
+    assert_eq!(without.iter().find(of_devices), None);
+    for codec in ["tf", "torch", "safetensors", "npy", "convert"] {
+        let alone = tree(&["-p", &format!("weightlift-{codec}")]);
+        assert!(alone.contains("weightlift-core"), "{alone:?}");
+        assert_eq!(alone.iter().find(of_devices), None, "{codec}");
+        assert!(!alone.contains("clap") && !alone.contains("indicatif"), "{codec}");
+    }
+}
+
 #[test]
 fn crates_depend_only_on_the_layers_below() {
     let all = dependencies();
