@@ -24,6 +24,15 @@ pub fn walk_both(format: &dyn Format, folder: Folder, name: &str) {
     assert!(leniently >= strictly, "{strictly:?} entries, but leniently {leniently:?}");
 }
 
+/// The same twice, the second time with what is damaged listed as such: what is read without that is read with it.
+pub fn walk_salvaging(format: &dyn Format, folder: Folder, name: &str) {
+    let mut salvaging = OpenOptions::default();
+    salvaging.salvage = true;
+    let strictly = walk_with(format, folder.clone(), name, &OpenOptions::default());
+    let salvaged = walk_with(format, folder, name, &salvaging);
+    assert!(salvaged >= strictly, "{strictly:?} entries, but salvaged {salvaged:?}");
+}
+
 /// Answers the number of entries, where it opens.
 fn walk_with(format: &dyn Format, folder: Folder, name: &str, options: &OpenOptions) -> Option<usize> {
     let files: Arc<dyn Files> = Arc::new(folder);

@@ -175,7 +175,7 @@ fn the_closing_line_says_what_becomes_of_another_form() {
     let dir = tempfile::tempdir().unwrap();
     let forms = [
         ("torch/state_dict_legacy.pth", Some("as a torch.save zip")),
-        ("torch/tar_format.pth", Some("as a state dict in a torch.save zip")),
+        ("torch/tar_format.pth", Some("as a torch.save zip")),
         ("torch/torchscript.pt", Some("as a state dict in a torch.save zip")),
         ("torch/exported.pt2", Some("as a state dict in a torch.save zip")),
         ("torch/dcp_single", Some("as a state dict in a torch.save zip")),
@@ -240,6 +240,23 @@ fn new_and_moved_tensors_stand_in_the_container_that_their_name_leads_to() {
         seen.sort_by_key(Value::to_string);
         expected.sort_by_key(Value::to_string);
         assert_eq!(seen, expected);
+    }
+}
+
+/// The oldest form keeps what stands around its tensors, as the others do.
+#[test]
+fn a_tar_archive_comes_back_with_its_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = fixture("torch/tar_format.pth").path;
+    for flags in [&[][..], &["--dtype", "f16"], &["--weights-only"], &["--rename", "^a$=c"]] {
+        let (output, lines) = convert("torch/tar_format.pth", dir.path(), flags);
+        assert_eq!(beside(&output), ["epoch = 3"], "{flags:?}");
+        assert!(!lines.contains("left out"), "{lines}");
+        if let Some(judge) = judge("a_tar_archive_comes_back_with_its_objects") {
+            let answer = loaded(judge, &output, true);
+            assert_eq!(answer["type"], "OrderedDict");
+            assert_eq!(answer["tensors"].as_array().unwrap().len(), names(&source).len());
+        }
     }
 }
 

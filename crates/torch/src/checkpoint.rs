@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weightlift_core::{ByteOrder, ByteRange, Catalog, Checkpoint, Entry, Extras, Limits, Object, Result, SourceId};
 
-/// What is written of a legacy file.
+/// What is written of a legacy stream or a tar archive.
 pub(crate) const ZIP: &str = "a torch.save zip";
 /// What is written of files whose objects are not written back.
 pub(crate) const STATE_DICT: &str = "a state dict in a torch.save zip";

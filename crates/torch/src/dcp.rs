@@ -172,7 +172,7 @@ impl Reader<'_> {
         if self.loaded > MOST_LOADED.saturating_add(total.saturating_mul(8)) {
             return Err(Error::limit("its slices are named again and again"));
         }
-        let objects = zip::load(&mut self.spaces, file, range, self.options)?;
+        let objects = zip::load_part(&mut self.spaces, file, range, self.options)?;
         Ok(objects.listing.entries)
     }
 
@@ -243,7 +243,7 @@ impl Reader<'_> {
         let value = slice.and_then(|slice| {
             let file = self.file(&slice.path).ok()?;
             let range = ByteRange::new(slice.offset, slice.length).ok()?;
-            let objects = zip::load(&mut self.spaces, file, range, self.options).ok()?;
+            let objects = zip::load_part(&mut self.spaces, file, range, self.options).ok()?;
             Some(objects.graph.describe(objects.root))
         });
         self.listing.beside.push(format!("{} = {}", path.joined(), value.unwrap_or_else(|| "an object".into())));

@@ -98,7 +98,7 @@ impl Reader<'_> {
     fn nested(self, name: &str) -> Result<Objects> {
         let member = self.member(name)?;
         let range = member.plain().ok_or_else(|| Error::unsupported(format!("{name:?} is compressed")))?;
-        let inner = zip::load(self.spaces, self.file, range, self.options)?;
+        let inner = zip::load_part(self.spaces, self.file, range, self.options)?;
         let description = "PyTorch program of torch.export (.pt2)";
         Ok(Objects { description, returns: false, comes_out: Some(STATE_DICT), ..inner })
     }
@@ -165,7 +165,7 @@ impl Reader<'_> {
     fn pickled(&mut self, name: &str, record: &str) -> Result<Entry> {
         let range = self.member(record)?.plain();
         let range = range.ok_or_else(|| Error::unsupported(format!("{record:?} is compressed")))?;
-        let inner = zip::load(self.spaces, self.file, range, self.options)?;
+        let inner = zip::load_part(self.spaces, self.file, range, self.options)?;
         match <[Entry; 1]>::try_from(inner.listing.entries) {
             Ok([entry]) => Ok(Entry { path: KeyPath::flat(name), name: name.to_owned(), ..entry }),
             Err(entries) => Err(Error::malformed(format!("{record:?} has {} tensors instead of one", entries.len()))),

@@ -5,7 +5,7 @@ use crate::source::Spaces;
 use crate::{export, legacy, tar, zip};
 use std::path::Path;
 use weightlift_archive::Archive;
-use weightlift_core::{ByteRange, Error, Files, Kind, Limits, OpenOptions, Result, SourceId, sniff};
+use weightlift_core::{Error, Files, Kind, Limits, OpenOptions, Result, SourceId, sniff};
 use weightlift_io::FileSource;
 
 /// What a file is, by its first bytes.
@@ -68,7 +68,7 @@ pub(crate) fn load(spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -
     let source = spaces.file(file)?;
     let (head, len, path) = (source.head(4096)?, source.len(), source.path().to_path_buf());
     match container(&head) {
-        Some(Container::Zip) => zip::load(spaces, file, ByteRange::new(0, len)?, options),
+        Some(Container::Zip) => zip::load(spaces, file, options),
         Some(Container::Legacy) => legacy::load(spaces, file, options),
         Some(Container::Tar) => tar::load(spaces, file, options),
         Some(Container::Pickle) => {

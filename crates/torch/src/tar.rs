@@ -8,7 +8,7 @@
 //!
 //! Counts, tuples and views are pickles; nothing stands between.
 
-use crate::checkpoint::{Objects, STATE_DICT};
+use crate::checkpoint::{Objects, ZIP};
 use crate::legacy::{FileInput, StreamRecords};
 use crate::list::Lister;
 use crate::pickle::{Graph, Machine, Node, NodeId};
@@ -216,8 +216,8 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, option
     Ok(Objects {
         description,
         warnings: Vec::new(),
-        returns: false,
-        comes_out: Some(STATE_DICT),
+        returns: true,
+        comes_out: Some(ZIP),
         graph,
         root,
         listing,

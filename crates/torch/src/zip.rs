@@ -102,38 +102,53 @@ impl Records for ZipRecords<'_> {
     }
 }
 
-/// Reads a zip that takes a part of a file.
-pub(crate) fn load(spaces: &mut Spaces, file: SourceId, range: ByteRange, options: &OpenOptions) -> Result<Objects> {
+/// Reads a zip that takes a whole file.
+pub(crate) fn load(spaces: &mut Spaces, file: SourceId, options: &OpenOptions) -> Result<Objects> {
     let source = spaces.file(file)?.clone();
-    load_unnamed(&source, spaces, file, range, options).map_err(|error| error.in_file(source.path()))
+    let range = ByteRange::new(0, source.len())?;
+    let mut load = |archive: &Archive| match export::kind(archive) {
+        Some(kind) => export::Reader { source: &source, archive, file, spaces, options }.load(kind),
+        None => load_archive(&source, spaces, file, archive, options),
+    };
+    let loaded = Archive::read_in(&source, range, &options.limits).and_then(|archive| load(&archive));
+    loaded.map_err(|error| error.in_file(source.path()))
 }
 
-fn load_unnamed(
-    source: &FileSource,
+/// Reads a zip of `torch.save` that takes a part of a file. Those that hold archives themselves stand in no other.
+pub(crate) fn load_part(
     spaces: &mut Spaces,
     file: SourceId,
     range: ByteRange,
     options: &OpenOptions,
 ) -> Result<Objects> {
+    let source = spaces.file(file)?.clone();
+    let archive = Archive::read_in(&source, range, &options.limits);
+    let loaded = archive.and_then(|archive| load_archive(&source, spaces, file, &archive, options));
+    loaded.map_err(|error| error.in_file(source.path()))
+}
+
+fn load_archive(
+    source: &FileSource,
+    spaces: &mut Spaces,
+    file: SourceId,
+    archive: &Archive,
+    options: &OpenOptions,
+) -> Result<Objects> {
     let limits = &options.limits;
-    let archive = Archive::read_in(source, range, limits)?;
-    if let Some(kind) = export::kind(&archive) {
-        return export::Reader { source, archive: &archive, file, spaces, options }.load(kind);
-    }
-    let Some(folder) = root(&archive) else {
+    let Some(folder) = root(archive) else {
         return Err(Error::malformed("a zip without data.pkl: torch.save did not write it"));
     };
     let main = archive.find(&format!("{folder}data.pkl"))?;
     let main = main.ok_or_else(|| Error::malformed("the zip has no data.pkl"))?;
     let (graph, root) = pickle(source, main, limits)?;
-    let order = byte_order(source, &archive, folder, limits)?;
-    let version = text(source, &archive, &format!("{folder}version"), limits)?;
+    let order = byte_order(source, archive, folder, limits)?;
+    let version = text(source, archive, &format!("{folder}version"), limits)?;
     let warnings = version.as_deref().and_then(version_warning).into_iter().collect();
-    let records = &mut ZipRecords::new(&archive, format!("{folder}data/"), file);
+    let records = &mut ZipRecords::new(archive, format!("{folder}data/"), file);
     let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() };
     let (listing, storages) = lister.list(root)?;
     let script = archive.find(&format!("{folder}constants.pkl"))?.is_some();
-    let description = description(&archive, order, script);
+    let description = description(archive, order, script);
     let comes_out = script.then_some(STATE_DICT);
     Ok(Objects { description, warnings, returns: !script, comes_out, graph, root, listing, storages, order })
 }

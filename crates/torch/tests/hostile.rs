@@ -201,6 +201,82 @@ fn cut_and_flipped_streams_end_early() {
     }
 }
 
+/// Cuts and flips of archives that hold what `open` reads beside `data.pkl`: its error comes early, or the tensors do.
+fn sweep_archive(path: &std::path::Path, cuts: usize, flips: usize) {
+    let whole = std::fs::read(path).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("damaged.pt2");
+    let open = |bytes: &[u8], salvage: bool| {
+        std::fs::write(&damaged, bytes).unwrap();
+        let mut options = OpenOptions::default();
+        options.salvage = salvage;
+        Torch.open(weightlift_io::real(), &damaged, &options)
+    };
+    assert!(!open(&whole, false).unwrap().catalog().entries.is_empty());
+    for len in (0..whole.len()).step_by(cuts) {
+        assert!(open(&whole[..len], false).is_err(), "{} opened when cut to {len}", path.display());
+        let _ = open(&whole[..len], true);
+    }
+    let mut opened = 0;
+    for bit in (0..whole.len() * 8).step_by(flips) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        for salvage in [false, true] {
+            let Ok(checkpoint) = open(&flipped, salvage) else { continue };
+            opened += 1;
+            let files = weightlift_io::real();
+            for (id, entry) in checkpoint.catalog().iter().filter(|(_, entry)| entry.bytes < 1 << 20) {
+                // Reading verifies nothing here: it has to end, whatever the extents say.
+                let _ = entry.extents().map(|_| weightlift_io::read_entry(files.as_ref(), checkpoint.as_ref(), id));
+            }
+        }
+    }
+    assert!(opened > 0, "no flip in {} left a file that opens", path.display());
+}
+
+#[test]
+fn cut_and_flipped_exported_programs_end_early() {
+    sweep_archive(&weightlift_testkit::fixture("torch/exported.pt2").path, 11, 97);
+}
+
+/// Were archives in archives followed, a file of some megabytes would nest deeper than any stack.
+#[test]
+fn programs_within_programs_are_not_entered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nested.pt2");
+    std::fs::copy(weightlift_testkit::fixture("torch/exported.pt2").path, &path).unwrap();
+    let config = br#"{"config": {"w": {"path_name": "weight_0", "use_pickle": true, "tensor_meta": null}}}"#;
+    let inner = std::fs::read(&path).unwrap();
+    let kinds: [&[(&str, &[u8])]; 2] = [
+        &[("p/serialized_state_dict.pt", &inner)],
+        &[("p/data/weights/weight_0", &inner), ("p/data/weights/model_weights_config.json", config)],
+    ];
+    for members in kinds {
+        craft::zip(&path, members);
+        let opened = Torch.open(weightlift_io::real(), &path, &OpenOptions::default());
+        let error = opened.err().expect("an error").to_string();
+        assert!(error.contains("data.pkl"), "{error}");
+    }
+}
+
+#[test]
+fn cut_and_flipped_scripts_of_the_first_version_end_early() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("script.pt");
+    let model = br#"{"protoVersion": 2, "mainModule": {"parameters": [{"tensorId": 0, "name": "w"}], "submodules":
+        [{"name": "inner", "parameters": [{"tensorId": "1", "name": "v"}]}]}, "tensors": [
+        {"dataType": "FLOAT", "dims": ["2", "2"], "strides": ["2", "1"], "offset": "0", "data": {"key": "tensors/0"}},
+        {"dataType": "INT64", "dims": [1], "strides": [1], "offset": 0, "data": {"key": "tensors/1"}}]}"#;
+    let members: [(&str, &[u8]); 4] = [
+        ("script/model.json", model),
+        ("script/tensors/0", &[1; 16]),
+        ("script/tensors/1", &[2; 8]),
+        ("script/version", b"1\n"),
+    ];
+    craft::zip(&path, &members);
+    sweep_archive(&path, 1, 3);
+}
+
 #[test]
 fn cut_and_flipped_metadata_of_a_distributed_checkpoint_end_early() {
     let folder = weightlift_testkit::fixture("torch/dcp_two_ranks").path;

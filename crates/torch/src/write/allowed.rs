@@ -111,7 +111,12 @@ pub(super) struct Verdicts {
 impl Verdicts {
     pub(super) fn of(tree: &Tree) -> Verdicts {
         let graph = &tree.graph;
-        let refused = tree::reaching(graph, graph.ids().filter(|&node| is_refused(graph, node)));
+        // The tensors of a tar archive are ids, which are written as tensors.
+        let mut ids = vec![false; graph.len()];
+        let named = tree.tensors().filter(|&node| matches!(graph.node(node), Node::Persistent(_)));
+        named.for_each(|node| ids[node.index()] = true);
+        let refused = graph.ids().filter(|&node| is_refused(graph, node) && !ids[node.index()]);
+        let refused = tree::reaching(graph, refused);
         let leads = tree::reaching(graph, tree.tensors());
         let verdict = |node: NodeId| match is_hard(graph, &refused, node) {
             false => Verdict::Keep,

@@ -47,7 +47,7 @@ struct Planner<'a> {
 /// # Errors
 /// `Request`, naming the tensor, where it cannot get its place.
 pub(super) fn plan(tree: &Tree, input: u32, outputs: &[Output], emptied: &[KeyPath]) -> Result<Option<Edits>> {
-    if tensor::is_tensor(&tree.graph, tree.root) {
+    if tensor::is_tensor(&tree.graph, tree.root) || tree.found.iter().any(|found| found.slot.is_none()) {
         let kept = matches!(outputs, [only] if only.path.0.is_empty());
         return Ok(kept.then(|| Edits { root: Some(0), ..Edits::default() }));
     }

@@ -1,0 +1,2 @@
+#![no_main]
+weightlift_fuzz::target!(weightlift_fuzz::torch::EXPORT);
