@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --manifest-path benches/kernels/Cargo.toml -- 'f32-f16'`; without a filter all pairs, which takes long.
 
-use criterion::{BenchmarkId, Criterion, Throughput, black_box, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
 use std::time::Duration;
 use weightlift_benches::{Buffer, half_cast, source, width};
 use weightlift_kernels::cast::{CastPair, Overflow, Room, cast_and_compare, cast_in};
