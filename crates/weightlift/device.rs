@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use weightlift_convert::{Accelerator, DeviceReport, Options, Resolved};
+use weightlift_convert::{Accelerator, DeviceReport, Options, Resolved, WORTH_OPENING, bulk_work};
 use weightlift_core::Result;
-use weightlift_kernels::device::Device;
+use weightlift_kernels::device::{Capacity, Device};
 
 /// Who does bulk casts and row copies. The bytes written are the same in every case.
 #[derive(Clone, Default)]
@@ -74,6 +74,21 @@ impl DeviceChoice {
     }
 }
 
+impl DeviceChoice {
+    /// The most bytes of memory that a device adds to a plan's; 0 where none is used. No driver is loaded for that.
+    pub fn most_memory(&self, resolved: &Resolved) -> u64 {
+        match self {
+            DeviceChoice::Processor => 0,
+            DeviceChoice::Auto if bulk_work(resolved).0 < WORTH_OPENING => 0,
+            DeviceChoice::Auto | DeviceChoice::Gpu(_) => opening::most_memory(),
+            DeviceChoice::Given(device) => {
+                let Capacity { source, result, .. } = device.capacity();
+                device.staging_bytes() + device.tiles() as u64 * (source + result)
+            }
+        }
+    }
+}
+
 impl Chosen {
     /// Keeps what was measured for the next time.
     pub(crate) fn keep(&self, report: &DeviceReport) {
@@ -95,6 +110,10 @@ mod opening {
     pub(super) fn named(number: Option<usize>) -> Result<Arc<dyn Device>> {
         let choice = number.map_or(Choice::Any, Choice::Index);
         Ok(Arc::new(Gpu::open(&choice, Settings::from_env()?)?))
+    }
+
+    pub(super) fn most_memory() -> u64 {
+        Gpu::most_memory()
     }
 
     pub(super) fn faster(resolved: &Resolved, options: &Options) -> Option<Chosen> {
@@ -142,6 +161,10 @@ mod opening {
     pub(super) fn named(_: Option<usize>) -> Result<Arc<dyn Device>> {
         let error = Error::new(Kind::Device, "this build has no compute devices");
         Err(error.help("build it with the feature gpu, or leave --device at auto or cpu"))
+    }
+
+    pub(super) fn most_memory() -> u64 {
+        0
     }
 
     pub(super) fn faster(_: &Resolved, _: &Options) -> Option<Chosen> {

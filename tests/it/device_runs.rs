@@ -296,6 +296,14 @@ fn auto_opens_nothing_for_little_work_and_no_software() {
     let input = mixed(dir.path());
     let (_, report) = converted(&input, "out.pt", &["--dtype", "f16"], &[]);
     assert!(report["device"].is_null(), "{report}");
+    let planned = |device: &str| -> Value {
+        let done = run(&["plan", path(&input), "o.pt", "--dtype", "f16", "--json", "--device", device], &[]);
+        serde_json::from_slice(&done.stdout).unwrap()
+    };
+    // A plan says what a device would take, and asks none.
+    assert_eq!(["cpu", "auto"].map(|device| planned(device)["device_memory"].as_u64()), [Some(0); 2]);
+    let most = planned("gpu")["device_memory"].as_u64().unwrap();
+    assert!((200_000_000..400_000_000).contains(&most), "{most}");
     // Not even where rates say that a device wins: software is no device to be chosen.
     let cache = dir.path().join("cache");
     std::fs::create_dir(&cache).unwrap();

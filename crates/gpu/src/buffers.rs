@@ -33,7 +33,7 @@ impl Parts {
         // A quarter of a buffer at most for the source, so that the rest has room beside it.
         let most = binding.min(max_buffer / 4);
         let wanted = settings.tile_bytes.unwrap_or(if software { 4 << 20 } else { 16 << 20 });
-        let across = u64::from(groups) * u64::from(groups) * DISPATCHES * GRANULE;
+        let across = u64::from(groups).saturating_mul(u64::from(groups)).saturating_mul(DISPATCHES * GRANULE);
         let tile = down(wanted.min(most).min(across)).max(8 * GRANULE);
         // An entry for each row of 16 elements of one byte would be as much again; rows shorter than that are few.
         let table = down((tile / 8).min(binding)).max(2 * ALIGNMENT);
@@ -65,4 +65,27 @@ impl Parts {
 
 fn down(bytes: u64) -> u64 {
     bytes / ALIGNMENT * ALIGNMENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every part fits its binding, and the buffers fit, on adapters that allow anything and on those that allow little.
+    #[test]
+    fn parts_suit_every_adapter() {
+        for binding in [64 << 10, 128 << 20, i32::MAX as u64, u64::MAX] {
+            for buffer in [256 << 10, 256 << 20, u64::MAX] {
+                for groups in [4, 65535, u32::MAX] {
+                    let parts = Parts::new(&Settings::default(), false, binding, buffer, groups);
+                    let most = [parts.source, parts.table, parts.counts, parts.result].into_iter().max();
+                    assert!(most.is_some_and(|most| most <= binding), "{parts:?} in bindings of {binding}");
+                    assert!(parts.input() <= buffer && parts.output() <= buffer, "{parts:?} in buffers of {buffer}");
+                    let granules = parts.source.max(parts.result) / GRANULE;
+                    let dispatched = u64::from(groups).saturating_mul(u64::from(groups)).saturating_mul(DISPATCHES);
+                    assert!(granules <= dispatched, "{parts:?} in {groups} groups");
+                }
+            }
+        }
+    }
 }

@@ -31,6 +31,9 @@ struct Tiles {
     made: usize,
 }
 
+/// Jobs on their way at once: one that is filled, one that is computed, one that is read.
+const TILES: usize = 3;
+
 /// What tiles and device have in common.
 pub(crate) struct Shared {
     pub(crate) device: wgpu::Device,
@@ -120,7 +123,7 @@ impl Gpu {
             immediate_size: 0,
         });
         let shared = Shared {
-            tiles: settings.tiles.unwrap_or(3).max(1),
+            tiles: settings.tiles.unwrap_or(TILES).max(1),
             device,
             queue,
             settings,
@@ -152,6 +155,13 @@ impl Gpu {
     /// What tells the adapter from others, with its driver.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// The most memory that a device with the default settings takes, on both sides, with what its user keeps of each job:
+    /// what a plan says without loading a driver.
+    pub fn most_memory() -> u64 {
+        let parts = Parts::new(&Settings::default(), false, u64::MAX, u64::MAX, u32::MAX);
+        TILES as u64 * (2 * (parts.input() + parts.output()) + parts.source + parts.result)
     }
 
     /// Why it takes no more work, if it does not.

@@ -60,6 +60,7 @@ pub(crate) fn plan(
     let memory = weightlift::planned_memory(&resolved, &options);
     if args.json {
         let mut json = plan_to_json(&resolved, target.id, memory);
+        json["device_memory"] = json!(save.device.most_memory(&resolved));
         json["measured"] = measured(&resolved, &save).map(|(t, bytes)| json!({"tensors": t, "bytes": bytes})).into();
         serde_json::to_writer_pretty(&mut *out, &json)?;
         writeln!(out)?;
@@ -93,7 +94,11 @@ pub(crate) fn plan(
         let tensors = show::count(resolved.agreements.len(), "tensor");
         writeln!(out, "  compare   {tensors} that all inputs must have alike, before anything is written")?;
     }
-    writeln!(out, "  memory    about {}", show::bytes(memory))?;
+    let staging = match save.device.most_memory(&resolved) {
+        0 => String::new(),
+        bytes => format!(", and up to {} more where a device is used", show::bytes(bytes)),
+    };
+    writeln!(out, "  memory    about {}{staging}", show::bytes(memory))?;
     if let Some(hint) = key_hint(&opened, resolved.suggested_key.as_ref()) {
         writeln!(out, "{}", show::plain(&hint))?;
     }
