@@ -103,7 +103,7 @@ mod opening {
     use std::sync::Arc;
     use weightlift_convert::{Accelerator, DeviceReport, Options, Resolved, When, bulk_work, worth_opening};
     use weightlift_core::Result;
-    use weightlift_gpu::{Choice, Gpu, Settings};
+    use weightlift_gpu::{Adapter, Choice, Gpu, Settings};
     use weightlift_kernels::cast::Like;
     use weightlift_kernels::device::Device;
 
@@ -124,7 +124,7 @@ mod opening {
         let name = pair.map_or_else(|| "rows".to_owned(), |pair| format!("{} -> {}", pair.from(), pair.to()));
         let known = Rates::load();
         // Which adapter there is shows only when drivers are loaded; what was last measured here speaks for it.
-        let hint = known.best(&name).map(rates);
+        let hint = known.best(&name, |identity| !Adapter::is_software_identity(identity)).map(rates);
         if !worth_opening(bytes, hint.as_ref()) {
             return None;
         }

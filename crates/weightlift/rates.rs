@@ -8,9 +8,9 @@
 //! ```no_run
 //! use weightlift::rates::{Measured, Rates};
 //! let mut rates = Rates::load();
-//! if rates.get("Vulkan 10de:2335 NVIDIA H200 NVIDIA 570.1", "f32 -> f16").is_none() {
+//! if rates.get("discrete Vulkan 10de:2335 NVIDIA H200 NVIDIA 570.1", "f32 -> f16").is_none() {
 //!     let measured = Measured { cpu: 2e10, gpu: 1e10, both: 2.5e10 };
-//!     rates.put("Vulkan 10de:2335 NVIDIA H200 NVIDIA 570.1", "f32 -> f16", measured);
+//!     rates.put("discrete Vulkan 10de:2335 NVIDIA H200 NVIDIA 570.1", "f32 -> f16", measured);
 //!     rates.store()?;
 //! }
 //! # Ok::<(), weightlift::Error>(())
@@ -94,9 +94,10 @@ impl Rates {
         known.flat_map(|known| known.pairs.iter().map(|(pair, measured)| (pair.as_str(), *measured)))
     }
 
-    /// What the adapter with the best gain over the processor gives for a pair.
-    pub fn best(&self, pair: &str) -> Option<Measured> {
-        let of_pair = self.known.iter().filter_map(|known| known.pairs.get(pair).copied());
+    /// What the adapter with the best gain over the processor gives for a pair, among those whose identity will do.
+    pub fn best(&self, pair: &str, will_do: impl Fn(&str) -> bool) -> Option<Measured> {
+        let adapters = self.known.iter().filter(|known| will_do(&known.adapter));
+        let of_pair = adapters.filter_map(|known| known.pairs.get(pair).copied());
         let gain = |measured: &Measured| measured.gpu.max(measured.both) / measured.cpu;
         of_pair.max_by(|a, b| gain(a).total_cmp(&gain(b)))
     }
@@ -246,12 +247,14 @@ mod tests {
     #[test]
     fn the_best_is_the_one_with_the_largest_gain() {
         let mut rates = Rates::load_from(weightlift_io::real(), None);
-        assert_eq!(rates.best("f32 -> f16"), None);
+        let any = |_: &str| true;
+        assert_eq!(rates.best("f32 -> f16", any), None);
         let slow = Measured { cpu: 9e9, gpu: 1e9, both: 9e9 };
         rates.put("A", "f32 -> f16", RATE);
         rates.put("B", "f32 -> f16", slow);
         rates.put("B", "f16 -> f32", slow);
-        assert_eq!((rates.best("f32 -> f16"), rates.best("f16 -> f32")), (Some(RATE), Some(slow)));
+        assert_eq!((rates.best("f32 -> f16", any), rates.best("f16 -> f32", any)), (Some(RATE), Some(slow)));
+        assert_eq!(rates.best("f32 -> f16", |_| false), None);
     }
 
     #[test]

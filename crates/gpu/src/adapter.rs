@@ -13,6 +13,9 @@ pub struct Adapter {
     limits: wgpu::Limits,
 }
 
+/// The kind of adapters that compute on the processor.
+const SOFTWARE: &str = "software";
+
 /// Which adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
@@ -99,7 +102,7 @@ impl Adapter {
             DeviceType::DiscreteGpu => "discrete",
             DeviceType::IntegratedGpu => "integrated",
             DeviceType::VirtualGpu => "virtual",
-            DeviceType::Cpu => "software",
+            DeviceType::Cpu => SOFTWARE,
             DeviceType::Other => "other",
         }
     }
@@ -133,10 +136,16 @@ impl Adapter {
         &self.limits
     }
 
-    /// What tells it from others, with its driver: what was measured on it is true for no other.
+    /// What tells it from others, its kind first, with its driver: what was measured on it is true for no other.
     pub fn identity(&self) -> String {
         let info = &self.info;
-        format!("{} {:04x}:{:04x} {} {}", self.backend(), info.vendor, info.device, info.name, self.driver())
+        let (kind, backend, driver) = (self.kind(), self.backend(), self.driver());
+        format!("{kind} {backend} {:04x}:{:04x} {} {driver}", info.vendor, info.device, info.name)
+    }
+
+    /// Whether [`identity`](Adapter::identity) is that of an adapter in software.
+    pub fn is_software_identity(identity: &str) -> bool {
+        identity.split(' ').next() == Some(SOFTWARE)
     }
 }
 

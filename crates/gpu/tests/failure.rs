@@ -8,7 +8,7 @@ mod common;
 use common::{Random, gpu};
 use std::time::{Duration, Instant};
 use weightlift_core::{DType, Kind, Result};
-use weightlift_gpu::{Choice, Faults, Gpu, Settings};
+use weightlift_gpu::{Adapter, Choice, Faults, Gpu, Settings};
 use weightlift_kernels::cast::{CastPair, Overflow};
 use weightlift_kernels::device::{Convert, Device, Job, Kernel, Pick};
 
@@ -117,4 +117,14 @@ fn threads_do_not_take_each_others_news_for_failures() {
         }
     });
     assert_eq!(gpu.failure(), None);
+}
+
+/// What was measured in software must not speak for hardware.
+#[test]
+fn an_identity_says_whether_it_is_software() {
+    for adapter in weightlift_gpu::adapters() {
+        assert_eq!(Adapter::is_software_identity(&adapter.identity()), adapter.is_software(), "{}", adapter.identity());
+        assert_eq!(adapter.is_software(), adapter.name().contains("llvmpipe"), "{adapter}");
+    }
+    assert!(!Adapter::is_software_identity("discrete Vulkan 10de:2335 a software card"));
 }
