@@ -11,7 +11,8 @@
 //! let pair = CastPair::new(DType::F32, DType::F16).unwrap();
 //! let kernel = Kernel { convert: Convert::Cast { pair, overflow: Overflow::Inf }, swap: false };
 //! let job = Job::new(kernel, Pick::Segments(vec![2])).unwrap();
-//! let mut tile = Processor::default().lease()?;
+//! let processor = Processor::default();
+//! let mut tile = processor.lease()?;
 //! tile.fill(0, &[1.0f32, 1e6].map(f32::to_le_bytes).concat())?;
 //! tile.submit(&job)?;
 //! let done = tile.wait()?;
