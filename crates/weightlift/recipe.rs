@@ -25,6 +25,8 @@ use weightlift_core::{Error, Result};
 
 /// A key of a recipe, and of each of its steps.
 const ALLOW: &str = "allow-unmatched";
+/// Words that take no text.
+const SWITCHES: [&str; 2] = ["apply-scales", "drop-optimizer"];
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
@@ -175,9 +177,9 @@ fn one(word: &str, value: &DeValue<'_>, words: &Words) -> Result<Option<Step>> {
             words.step(word, &weights.join(",")).map(Some)
         }
         DeValue::Table(table) => table_step(word, table, words).map(Some),
-        DeValue::Boolean(true) if matches!(word, "drop-optimizer" | "average") => words.step(word, "").map(Some),
-        DeValue::Boolean(false) if word == "drop-optimizer" => Ok(None),
-        _ if word == "drop-optimizer" => Err(Error::request("drop-optimizer is true or false")),
+        DeValue::Boolean(true) if word == "average" || SWITCHES.contains(&word) => words.step(word, "").map(Some),
+        DeValue::Boolean(false) if SWITCHES.contains(&word) => Ok(None),
+        _ if SWITCHES.contains(&word) => Err(Error::request(format!("{word} is true or false"))),
         value => words.step(word, &text_of(word, value)?).map(Some),
     }
 }
@@ -246,7 +248,7 @@ pub fn write_recipe<'a>(steps: impl IntoIterator<Item = (&'a str, &'a str)>, rel
     for (word, text) in steps {
         let value = match word {
             "copy-rows" | "resize-rows" if related => with_related(text),
-            "drop-optimizer" => "true".to_owned(),
+            word if SWITCHES.contains(&word) => "true".to_owned(),
             "average" if text.is_empty() => "true".to_owned(),
             _ => toml::Value::String(text.to_owned()).to_string(),
         };

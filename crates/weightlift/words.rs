@@ -48,6 +48,7 @@ pub(crate) type Parse = fn(&Words, &str) -> Result<Step>;
 const STEPS: &[(&str, Parse)] = &[
     ("add", |_, text| Ok(Step::Add(Add::parse(text)?))),
     ("add-prefix", |_, text| Ok(Step::AddPrefix(text.to_owned()))),
+    ("apply-scales", |_, _| Ok(Step::ApplyScales)),
     ("average", |_, text| Ok(Step::Average(Average::parse(text)?))),
     ("concat", |_, text| Ok(Step::Concat(Join::parse(text)?))),
     ("copy-rows", |words, text| words.copy_rows(text)),

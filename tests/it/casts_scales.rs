@@ -101,6 +101,23 @@ fn large_blocks_match_plain_arithmetic() {
         let near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
         assert_eq!(u32::from(u16::from_le_bytes(*half)), near, "{at}");
     }
+    // The same from a recipe, and from the one that a plan writes down.
+    let (recipe, stated) = (dir.path().join("recipe.toml"), dir.path().join("stated.toml"));
+    std::fs::write(&recipe, "[[step]]\napply-scales = true\n[[step]]\ndtype = 'bf16'\n").unwrap();
+    let flags = ["plan", path(&file), path(&output), "--recipe", path(&recipe), "-o", path(&stated)];
+    assert!(weightlift(&flags).status.success());
+    for recipe in [&recipe, &stated] {
+        let (result, output) = convert(&file, &["--recipe", path(recipe)]);
+        assert_eq!(result.status.code(), Some(0), "{}", stderr(&result));
+        let same = weightlift::open(&output).unwrap().read("w").unwrap();
+        assert!(same == bytes, "{}", recipe.display());
+    }
+    std::fs::write(&recipe, "[[step]]\napply-scales = true\n").unwrap();
+    let (result, _) = convert(&file, &["--recipe", path(&recipe)]);
+    let message = stderr(&result);
+    assert!(message.contains("recipe.toml: line 2") && message.contains("finds no 8-bit tensor"), "{message}");
+    std::fs::write(&recipe, "[[step]]\napply-scales = 'w'\n").unwrap();
+    assert!(stderr(&convert(&file, &["--recipe", path(&recipe)]).0).contains("apply-scales is true or false"));
 }
 
 /// A scale without an 8-bit weight, integers with a scale, and scales in other dtypes.

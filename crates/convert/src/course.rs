@@ -41,7 +41,7 @@ pub struct Told {
 }
 
 impl Told {
-    fn blame(&self, error: Error) -> Error {
+    pub(crate) fn blame(&self, error: Error) -> Error {
         match &self.at {
             Some(at) => at.blame(error),
             None => error,
@@ -115,6 +115,8 @@ impl Items<'_> {
         let any = self.allows_unmatched();
         match step {
             Step::Include(_) | Step::Exclude(_) => Ok(0),
+            // When it is known what each tensor becomes.
+            Step::ApplyScales => Ok(0),
             Step::Key(choice) => self.take_key(choice),
             Step::Weights(choice) => self.choose_weights(*choice),
             Step::Rename(rename) => self.rename(&step.to_string(), any, |name| rename.apply(name)),

@@ -28,7 +28,6 @@ use weightlift_kernels::cast::{CastPair, Like};
 pub struct Plan {
     steps: Vec<Told>,
     allow_unmatched: bool,
-    apply_scales: bool,
 }
 
 impl Plan {
@@ -125,8 +124,8 @@ impl Plan {
 
     /// Multiplies 8-bit weights with the scales beside them where they become wider floats, and leaves out the scales.
     #[must_use]
-    pub fn apply_scales(self, apply: bool) -> Plan {
-        Plan { apply_scales: apply, ..self }
+    pub fn apply_scales(self) -> Plan {
+        self.step(Step::ApplyScales)
     }
 
     /// The steps in order.
@@ -197,17 +196,18 @@ impl Plan {
         &self,
         items: &mut Vec<Item>,
         inputs: Inputs<'_>,
-        matches: &mut Vec<(String, usize)>,
+        matches: &mut [(String, usize)],
     ) -> Result<Vec<String>> {
-        if !self.apply_scales {
+        let Some(told) = self.steps.iter().find(|told| matches!(told.step, Step::ApplyScales)) else {
             return Ok(scales::warning(items, inputs.edited()).into_iter().collect());
-        }
-        let count = scales::apply(items, inputs.edited())?;
-        if count == 0 && !self.allow_unmatched {
+        };
+        let count = scales::apply(items, inputs.edited()).map_err(|error| told.blame(error))?;
+        if count == 0 && !self.allow_unmatched && !told.allow_unmatched {
             let error = Error::request("--apply-scales finds no 8-bit tensor with a scale that becomes a wider float");
-            return Err(error.help("--dtype f8e4m3fn:bf16 widens; --allow-unmatched lets it pass"));
+            return Err(told.blame(error.help("--dtype f8e4m3fn:bf16 widens; --allow-unmatched lets it pass")));
         }
-        matches.push(("apply scales".to_owned(), count));
+        let said = told.step.to_string();
+        matches.iter_mut().filter(|(step, _)| *step == said).for_each(|(_, found)| *found = count);
         let tensors = if count == 1 { "tensor is" } else { "tensors are" };
         Ok(vec![format!("{count} 8-bit {tensors} multiplied with the scales beside them, which are left out")])
     }

@@ -247,6 +247,10 @@ pub(crate) struct ConvertArgs {
     /// lists them); the closing lines count what went
     #[arg(long, num_args = 0, default_missing_value = "", help_heading = "Steps, in the order given")]
     pub(crate) drop_optimizer: Vec<String>,
+    /// Multiply 8-bit weights that become wider floats with the scales beside them (weight_scale, scale_weight,
+    /// weight_scale_inv, ...), and leave out the scales; done after all other steps
+    #[arg(long, num_args = 0, default_missing_value = "", help_heading = "Steps, in the order given")]
+    pub(crate) apply_scales: Vec<String>,
     /// Set a tensor or a part of it, keeping its dtype: --set 'w[0, 3]=1.5', --set b=b.npy, --set 'w[:2]=other::v[5:7]'
     #[arg(long, value_name = "NAME[SLICE]=VALUE|FILE.npy|WORD::NAME", help_heading = "Steps, in the order given")]
     pub(crate) set: Vec<String>,
@@ -305,10 +309,6 @@ pub(crate) struct ConvertArgs {
     /// What a value beyond the range of its new dtype becomes
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = OnOverflow::Error, help_heading = "Output and checks")]
     pub(crate) on_overflow: OnOverflow,
-    /// Multiply 8-bit weights that become wider floats with the scales beside them (weight_scale, scale_weight,
-    /// weight_scale_inv, ...), and leave out the scales
-    #[arg(long, help_heading = "Output and checks")]
-    pub(crate) apply_scales: bool,
     /// Whose bits a cast gives: exact rounds once; the others do what these programs do
     #[arg(long, value_enum, value_name = "MANNER", default_value_t = Like::Exact, help_heading = "Output and checks")]
     pub(crate) like: Like,

@@ -182,7 +182,7 @@ fn prepare(args: &ConvertArgs, given: &Given) -> anyhow::Result<(Opened, Plan, S
     save.max_memory = args.max_memory;
     save.options.dedupe = args.dedupe;
     save.options.threads = args.threads.map_or(save.options.threads, usize::from);
-    Ok((opened, plan.allow_unmatched(args.allow_unmatched).apply_scales(args.apply_scales), save))
+    Ok((opened, plan.allow_unmatched(args.allow_unmatched), save))
 }
 
 fn dtypes(output: &OutputSpec) -> String {

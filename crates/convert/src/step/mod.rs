@@ -56,6 +56,9 @@ pub enum Step {
     AddPrefix(String),
     /// Marks tensors for a cast; the last mark on a tensor wins.
     Cast(CastRule),
+    /// Multiplies 8-bit weights with the scales beside them where they become wider floats, when all else is done, and
+    /// leaves out the scales.
+    ApplyScales,
     /// Drops what optimizers keep beside the weights.
     DropOptimizer,
     /// Renames by a table of old and new names.
@@ -112,6 +115,7 @@ impl fmt::Display for Step {
             Step::StripPrefix(prefixes) => write!(f, "strip prefix {}", prefixes.join(" ")),
             Step::AddPrefix(prefix) => write!(f, "add prefix {prefix}"),
             Step::Cast(rule) => write!(f, "dtype {}", rule.text()),
+            Step::ApplyScales => f.write_str("apply scales"),
             Step::DropOptimizer => f.write_str("drop optimizer"),
             Step::Map(map) => write!(f, "map {}", map.text()),
             Step::Set(set) => write!(f, "set {set}"),
