@@ -50,10 +50,14 @@ const OPTIMIZER: &[&str] = &[
     r"/\.OPTIMIZER_SLOT/",
     r"^(optimizer|save_counter)(/|$)",
     r"^_optimizer(/|$)",
+    r"/_?optimizer/(_variables/\d+|_iterations|_learning_rate)(/|$)",
     // PyTorch: trainers' keys
     r"^(optimizer|optimizers|optimizer_state_dict|optimizer_states|optim)\.(\d+\.)?(state|param_groups)(\.|$)",
     r"^(lr_scheduler|lr_schedulers|scheduler_state_dict|grad_scaler)\.",
 ];
+
+/// The weights themselves, where the optimizer of Keras is what the object graph reaches them by.
+const WEIGHTS: &str = r"(^|/)_?optimizer/_trainable_variables/\d+(/\.ATTRIBUTES/VARIABLE_VALUE)?$";
 
 /// Keys of containers in which trainers keep optimizers and what goes with them.
 const CONTAINERS: &[&str] = &[
@@ -101,7 +105,10 @@ impl Items<'_> {
             let of = |slot: &&&str| name.strip_suffix(**slot).is_some_and(|weight| names.contains(weight));
             SLOTS.iter().find(of).map(|slot| slot.trim_start_matches(['/', '_']))
         };
-        let kind = |name| slot(name).or_else(|| own.iter().any(|regex| regex.is_match(name)).then(|| kind(name)));
+        let weights = crate::pattern::compile(WEIGHTS, WEIGHTS).ok();
+        let is_weight = |name: &str| weights.as_ref().is_some_and(|weights| weights.is_match(name));
+        let is_own = |name: &str| own.iter().any(|regex| regex.is_match(name)) && !is_weight(name);
+        let kind = |name| slot(name).or_else(|| is_own(name).then(|| kind(name)));
         self.names().map(kind).collect()
     }
 
