@@ -7,6 +7,7 @@ mod join_inputs;
 mod layout;
 mod merge;
 mod names;
+mod numbered;
 mod optimizer;
 mod preset;
 mod related;

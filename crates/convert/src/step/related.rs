@@ -36,17 +36,26 @@ type States = BTreeMap<u64, Vec<(usize, String)>>;
 
 impl Items<'_> {
     /// The tensor at `at` and what belongs to it, all with as many rows.
-    pub(super) fn related(&self, at: usize) -> Result<Vec<Related>> {
+    ///
+    /// What an optimizer keeps and what does not fit is left as it is, with a note.
+    pub(super) fn related(&mut self, at: usize) -> Result<Vec<Related>> {
+        let mut notes = Vec::new();
+        let found = self.related_to(at, &mut notes)?;
+        self.notes.append(&mut notes);
+        Ok(found)
+    }
+
+    fn related_to(&self, at: usize, notes: &mut Vec<String>) -> Result<Vec<Related>> {
         let own = &self.edited()[at];
         let rows = own.value.shape().dims().first();
         let identity = self.identity(&own.value);
         let tied = |other: &usize| *other == at || self.identity(&self.edited()[*other].value) == identity;
         let mut found: Vec<Related> = (0..self.edited().len()).filter(tied).map(Related::of).collect();
-        let slots_of = |of: usize| {
+        let slots_of = |of: usize, notes: &mut Vec<String>| {
             let slot = |(at, slot): (usize, String)| Related { at, by: Relation::Slot { of, slot } };
-            Ok::<_, Error>(self.slots(0, of)?.into_iter().map(slot).collect::<Vec<_>>())
+            Ok::<_, Error>(self.slots(0, of, notes)?.into_iter().map(slot).collect::<Vec<_>>())
         };
-        let mut more = slots_of(at)?;
+        let mut more = slots_of(at, notes)?;
         if super::names::is_vocabulary(&own.name) {
             let is_output = |other: &usize| {
                 let item = &self.edited()[*other];
@@ -54,12 +63,22 @@ impl Items<'_> {
             };
             for output in (0..self.edited().len()).filter(is_output) {
                 more.push(Related { at: output, by: Relation::Output });
-                more.extend(slots_of(output)?);
+                more.extend(slots_of(output, notes)?);
             }
         }
         for related in more {
             let value = &self.edited()[related.at].value;
             let fits = value.shape().dims().first() == rows && value.element().is_ok();
+            if let (Relation::Slot { of, .. }, false) = (&related.by, fits)
+                && value.shape().rank() == self.edited()[*of].value.shape().rank()
+                && value.shape().rank() > 0
+            {
+                let (name, shape) = (&self.edited()[related.at].name, value.shape());
+                let (owner, own) = (&self.edited()[*of].name, self.edited()[*of].value.shape());
+                notes.push(format!(
+                    "--with-related: {name:?} of shape {shape} does not fit {owner:?} of {own} and stays as it is"
+                ));
+            }
             if fits && !found.iter().any(|known| known.at == related.at) {
                 found.push(related);
             }
@@ -69,14 +88,14 @@ impl Items<'_> {
     }
 
     /// What optimizers keep for the tensor at `at` of an input: positions, and what it is called.
-    fn slots(&self, input: usize, at: usize) -> Result<Vec<(usize, String)>> {
+    fn slots(&self, input: usize, at: usize, notes: &mut Vec<String>) -> Result<Vec<(usize, String)>> {
         let list = &self.lists[input];
         let own = &list[at];
         let slot = |(other, item): (usize, &Item)| Some((other, slot_of(&item.name, &own.name)?.to_owned()));
         let mut found: Vec<(usize, String)> = list.iter().enumerate().filter_map(slot).collect();
         for (optimizer, states) in states(list) {
             if !states.values().flatten().any(|(other, _)| *other == at)
-                && let Some(number) = self.number(input, at, &optimizer, &states)?
+                && let Some(number) = self.number(input, at, &optimizer, &states, notes)?
             {
                 found.extend(states.get(&number).into_iter().flatten().cloned());
             }
@@ -90,7 +109,14 @@ impl Items<'_> {
     ///
     /// # Errors
     /// `Request` where that cannot be known, with the reason.
-    fn number(&self, input: usize, at: usize, optimizer: &str, states: &States) -> Result<Option<u64>> {
+    fn number(
+        &self,
+        input: usize,
+        at: usize,
+        optimizer: &str,
+        states: &States,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<u64>> {
         let list = &self.lists[input];
         let own = &list[at];
         let shapes: BTreeMap<u64, Option<&Shape>> =
@@ -104,7 +130,32 @@ impl Items<'_> {
             shapes.iter().filter(|(_, shape)| **shape == Some(own.value.shape())).map(|(number, _)| *number).collect();
         let same_shape = parameters.iter().filter(|&&other| list[other].value.shape() == own.value.shape()).count();
         match alike.as_slice() {
-            [] if shapes.values().all(Option::is_some) => return Ok(None),
+            [] if shapes.values().all(Option::is_some) => {
+                let place = || parameters.iter().position(|&other| self.is_same(input, other, at));
+                let number = match order.map(|order| order.groups.as_slice()) {
+                    Some([group]) if group.len() == parameters.len() => place().map(|place| group[place].number),
+                    _ => None,
+                };
+                match number.map(|number| (number, shapes.get(&number))) {
+                    // What was never trained has no state.
+                    Some((_, None)) => {}
+                    Some((number, Some(shape))) => {
+                        let shape = shape.map(Shape::to_string).unwrap_or_default();
+                        let message = format!(
+                            "--with-related: state {number} of {optimizer:?} belongs to it, but has shape {shape} and not {}",
+                            own.value.shape()
+                        );
+                        let error = Error::request(message).in_tensor(&own.name);
+                        return Err(error.help("--drop-optimizer before it drops the states"));
+                    }
+                    None => notes.push(format!(
+                        "--with-related: no state of {optimizer:?} has the shape of {:?}, {}; none goes along",
+                        own.name,
+                        own.value.shape()
+                    )),
+                }
+                return Ok(None);
+            }
             // One state and one parameter of this shape belong together, in whatever order the others are.
             [only] if same_shape == 1 => return Ok(Some(*only)),
             _ => {}
@@ -147,10 +198,15 @@ impl Items<'_> {
 
     /// The parameters of the state dict that holds the tensor, in order: no buffers, and tied ones once.
     fn parameters(&self, input: usize, at: usize) -> Vec<usize> {
+        let container = |path: &KeyPath| path.0[..path.0.len().saturating_sub(1)].to_vec();
+        let own = container(&self.lists[input][at].path);
+        self.parameters_among(input, |item| container(&item.path) == own)
+    }
+
+    /// The parameters among some tensors of an input.
+    pub(super) fn parameters_among(&self, input: usize, among: impl Fn(&Item) -> bool) -> Vec<usize> {
         const BUFFERS: &[&str] = &["running_mean", "running_var", "num_batches_tracked", "masked_bias", "inv_freq"];
         let list = &self.lists[input];
-        let container = |path: &KeyPath| path.0[..path.0.len().saturating_sub(1)].to_vec();
-        let own = container(&list[at].path);
         let is_buffer = |item: &Item| {
             let last = item.name.rsplit(['.', '/']).next().unwrap_or_default();
             !item.value.dtype().is_float() || BUFFERS.contains(&last)
@@ -158,7 +214,7 @@ impl Items<'_> {
         let mut seen = std::collections::HashSet::new();
         let mut found = Vec::new();
         for (other, item) in list.iter().enumerate() {
-            if container(&item.path) == own && !is_buffer(item) && seen.insert(self.identity(&item.value)) {
+            if among(item) && !is_buffer(item) && seen.insert(self.identity(&item.value)) {
                 found.push(other);
             }
         }
@@ -187,7 +243,7 @@ impl Items<'_> {
                 true => Some(at),
                 false => self.lists[input].iter().position(|item| input > 0 && item.name == owner.name),
             };
-            let slots = owner.map(|owner| self.slots(input, owner)).transpose()?.unwrap_or_default();
+            let slots = owner.map(|owner| self.slots(input, owner, &mut Vec::new())).transpose()?.unwrap_or_default();
             return match slots.into_iter().find(|(_, theirs)| theirs == slot) {
                 Some((at, _)) => Ok(self.lists[input][at].value.clone()),
                 None => Err(nothing()),

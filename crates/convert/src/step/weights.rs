@@ -1,8 +1,9 @@
 //! The weights themselves, or the averages kept of them in training: `--weights raw|ema`.
 
+use super::numbered::is_list;
 use super::optimizer::list;
 use crate::items::Items;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use weightlift_core::{Error, KeyPath, Result};
 
@@ -85,13 +86,13 @@ struct Subtree<'a> {
 
 /// The averages that there are.
 #[derive(Default)]
-struct Averages {
+pub(super) struct Averages {
     /// Position of an average, and of its weight; `None` for one that stands alone.
-    pairs: Vec<(usize, Option<usize>)>,
+    pub(super) pairs: Vec<(usize, Option<usize>)>,
     /// New names of averages that stand alone.
     names: Vec<(usize, String)>,
     /// What is kept beside averages: the decay, a counter.
-    beside: Vec<usize>,
+    pub(super) beside: Vec<usize>,
     /// Weights that have no average, among those of a subtree with averages.
     without: Vec<usize>,
 }
@@ -107,7 +108,7 @@ impl Items<'_> {
             let error = Error::request(format!("--weights {choice}: there are no averages beside the weights"));
             let known: Vec<&str> = SUBTREES.iter().map(|(key, _)| *key).collect();
             return Err(error.help(format!(
-                "averages are NAME/ExponentialMovingAverage, or the subtrees {}; --allow-unmatched lets it pass",
+                "averages are NAME/ExponentialMovingAverage, lists shadow_params, or the subtrees {}; --allow-unmatched lets it pass",
                 known.join(", ")
             )));
         }
@@ -132,7 +133,7 @@ impl Items<'_> {
                 format!("--weights ema: averages take the place of {paired}; {rest} have none and stay: {without}")
             }
         });
-        self.empty(&gone, is_average);
+        self.empty(&gone, |key| is_average(key) || is_list(key));
         self.keep(|at| !gone[at]);
         Ok(averages.pairs.len())
     }
@@ -161,7 +162,8 @@ impl Items<'_> {
         let mut found = Averages::default();
         let places: HashMap<&str, usize> = self.names().enumerate().map(|(at, name)| (name, at)).collect();
         self.beside_weights(&places, &mut found);
-        for subtree in self.subtrees() {
+        let known: HashSet<usize> = self.numbered(&places, &mut found)?;
+        for subtree in self.subtrees(&known) {
             self.subtree(&subtree, &mut found)?;
         }
         let mut of: HashMap<usize, usize> = HashMap::new();
@@ -189,7 +191,7 @@ impl Items<'_> {
             }
         }
         if !found.pairs.is_empty() {
-            let known: std::collections::HashSet<usize> =
+            let known: HashSet<usize> =
                 found.pairs.iter().flat_map(|(average, weight)| [Some(*average), *weight]).flatten().collect();
             let of_optimizer = self.of_optimizer();
             let rest = (0..self.edited().len()).filter(|at| !known.contains(at));
@@ -197,10 +199,10 @@ impl Items<'_> {
         }
     }
 
-    /// The subtrees whose key says that they hold averages.
-    fn subtrees(&self) -> Vec<Subtree<'_>> {
+    /// The subtrees whose key says that they hold averages, without what is known already.
+    fn subtrees(&self, known: &HashSet<usize>) -> Vec<Subtree<'_>> {
         let mut found: BTreeMap<(&str, &str), Subtree<'_>> = BTreeMap::new();
-        for (at, item) in self.edited().iter().enumerate() {
+        for (at, item) in self.edited().iter().enumerate().filter(|(at, _)| !known.contains(at)) {
             let name = item.name.as_str();
             let mut start = 0;
             for (end, separator) in name.match_indices(['.', '/']).map(|(end, text)| (end, text.chars().next())) {
