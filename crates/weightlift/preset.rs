@@ -71,7 +71,8 @@ fn table(name: &str, text: &str) -> Result<Table> {
 /// `Request` for a text that is no preset, or one that has no way back.
 pub fn parse_preset(name: &str, text: &str, reverse: bool) -> Result<Preset> {
     let table = table(name, text)?;
-    if reverse && !table.reversible {
+    // Two axes that became one do not say how long each was.
+    if reverse && (!table.reversible || table.rule.iter().any(|rule| rule.merge)) {
         return Err(Error::request(format!("preset {name} has no way back")));
     }
     let rules = table.rule.into_iter().map(|rule| {

@@ -156,6 +156,9 @@ impl Recipe<'_> {
     /// The steps that a word and its value mean, each with its place.
     fn made(&self, word: &str, value: &Value<'_>, words: &Words) -> Result<Vec<(Range<usize>, Step)>> {
         match value.get_ref() {
+            DeValue::Array(list) if list.is_empty() => {
+                Err(self.wrong(&value.span(), format!("{word} = [] says nothing; leave the step out")))
+            }
             DeValue::Array(list) if word != "average" => {
                 let steps = list.iter().map(|item| self.made(word, item, words));
                 steps.collect::<Result<Vec<_>>>().map(|steps| steps.concat())

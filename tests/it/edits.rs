@@ -193,3 +193,31 @@ fn equal_tensors_are_found_and_written_once() {
     let message = refused(&[&source], &dir.path().join("x.npz"), &["--dedupe"]);
     assert!(message.contains("holds every tensor by itself"), "{message}");
 }
+
+/// Lists of rows and numbers of parts that would not fit into memory are refused, whatever a tensor without elements
+/// claims; so are numbers that only infinity is near to.
+#[test]
+fn numbers_out_of_all_reason_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tensors = [("z", DType::F32, vec![1 << 60, 0], Vec::new()), counted("w", &[4, 3]), counted("a->b", &[2, 3])];
+    let source = write(dir.path().join("in.safetensors"), &tensors);
+    let out = dir.path().join("out.safetensors");
+    for (steps, wanted) in [
+        (["--split", "z=z.{i}:1000000000000"], "1000000000000 parts are more than"),
+        (["--copy-rows", "z[0:1000000000000] -> z[0:1000000000000]"], "rows, each of which is kept in memory"),
+        (["--set", "w=1e400"], "is no value of f32: it is out of range"),
+        (["--set", "w[0]=-1e9999"], "is no value of f32: it is out of range"),
+    ] {
+        let message = refused(&[&source], &out, &steps);
+        assert!(message.contains(wanted), "{steps:?}: {message}");
+    }
+    let message = refused(&[&source, &source], &out, &["--average=1e39,1"]);
+    assert!(message.contains("weight 1e39 is out of range of f32"), "{message}");
+    std::fs::write(dir.path().join("names.tsv"), "# nothing yet\n").unwrap();
+    let table = dir.path().join("names.tsv");
+    let message = refused(&[&source], &out, &["--map", path(&table)]);
+    assert!(message.contains("the table has no names"), "{message}");
+    convert(&[&source], &out, &["--set", "w[0]=-inf", "--copy-rows", "a->b[0] -> a->b[1]"]);
+    assert_eq!(floats(&out, "a->b"), [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+    assert_eq!(floats(&out, "w")[..3], [f32::NEG_INFINITY; 3]);
+}

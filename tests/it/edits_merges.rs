@@ -185,3 +185,53 @@ fn the_closing_line_tells_edited_tensors_apart() {
     assert_eq!(planned["steps"][1]["step"], "include one");
     assert_eq!(planned["bytes_read"], 32 + 16 + 12);
 }
+
+/// What must agree is compared too where a later step cuts or joins it.
+#[test]
+fn what_must_agree_is_compared_also_in_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = |last: u8| {
+        let numbers = |name, values: [u8; 2]| (name, DType::U8, vec![2], values.to_vec());
+        [
+            numbers("ids/part_0", [1, 2]),
+            numbers("ids/part_1", [3, last]),
+            numbers("mask", [0, last]),
+            counted("w", &[2]),
+        ]
+    };
+    let source = write(dir.path().join("a.safetensors"), &ids(4));
+    let other = write(dir.path().join("b.safetensors"), &ids(5));
+    let (out, none) = (dir.path().join("out.safetensors"), dir.path().join("none.safetensors"));
+    let concat = ["--average", "--exclude", "mask", "--concat", r"ids/part_(\d+)=ids"];
+    let split = ["--average", "--exclude", "ids/*", "--split", "mask=mask.{i}:2"];
+    for steps in [concat, split] {
+        let message = refused(&[&source, &other], &none, &steps);
+        assert!(message.contains("of input 2 differ at element 1; nothing was written"), "{message}");
+        convert(&[&source, &source], &out, &steps);
+    }
+    convert(&[&source, &source], &out, &concat);
+    assert_eq!(contents(&out)["ids"], (vec![4], vec![1, 2, 3, 4]));
+    // A merge reads all inputs, and says so.
+    let said = convert(&[&source, &source], &out, &["--average"]);
+    assert!(said.contains("4 tensors, 28 B read"), "{said}");
+}
+
+/// Tensors are cut again along the axis that they were joined along, or not at all.
+#[test]
+fn a_tensor_that_was_turned_is_not_cut_as_it_was_joined() {
+    let dir = tempfile::tempdir().unwrap();
+    let parts = [counted("w/part_0", &[1, 3]), counted("w/part_1", &[2, 3])];
+    let source = write(dir.path().join("a.safetensors"), &parts);
+    let out = dir.path().join("out.safetensors");
+    let (join, cut) = (r"w/part_(\d+)=w", "w=w/part_{i}:like");
+    for steps in [
+        ["--concat", join, "--transpose", "w", "--split", cut],
+        ["--concat", join, "--reshape", "w=3,3,1", "--split", cut],
+        ["--concat", join, "--slice", "w[:,0]", "--split", cut],
+    ] {
+        let message = refused(&[&source], &out, &steps);
+        assert!(message.contains("no step before joined it"), "{steps:?}: {message}");
+    }
+    convert(&[&source, &source], &out, &["--join-inputs", "w/part_1=1", "--split", "w/part_1=p{i}:like"]);
+    assert_eq!(contents(&out)["p1"], contents(&source)["w/part_1"]);
+}

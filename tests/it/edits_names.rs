@@ -178,3 +178,67 @@ fn raw_or_averaged_weights_are_chosen_and_told() {
     assert_eq!(names(&made), ["w"]);
     assert!(refused(&[&source], &dir.path().join("x.npz"), &["--weights", "raw"]).contains("only averages"));
 }
+
+/// Keras' optimizer holds the weights themselves, and may be what the object graph reaches them by.
+#[test]
+fn weights_that_the_optimizer_of_keras_holds_are_not_dropped_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (fixture("tf/keras_adam/ckpt-2").path, dir.path().join("out.ckpt"));
+    let said = convert(&[&source], &out, &["--drop-optimizer"]);
+    assert!(
+        said.contains("dropped 15 tensors: 1 _iterations, 1 _learning_rate, 12 _variables, 1 save_counter"),
+        "{said}"
+    );
+    let (before, after) = (contents(&source), contents(&out));
+    for at in 0..6 {
+        let name = format!("optimizer/_trainable_variables/{at}/.ATTRIBUTES/VARIABLE_VALUE");
+        assert_eq!(after[&name], before[&name]);
+    }
+}
+
+/// Averages in lists belong to the parameters in their order, or it is said why nobody knows.
+#[test]
+fn averages_in_lists_are_those_of_the_parameters_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (made, none) = (dir.path().join("out.safetensors"), dir.path().join("none.safetensors"));
+    let list = |last: &'static str, dims: &[u64]| {
+        vec![
+            counted("model.emb.weight", &[3, 2]),
+            counted("model.bn.running_mean", &[2]),
+            counted("model.fc.weight", &[2]),
+            f32s("ema.shadow_params.0", &[3, 2], [9.0; 6]),
+            counted(last, dims),
+            f32s("ema.decay", &[], [0.9]),
+            counted("ema.collected_params.0", &[3, 2]),
+        ]
+    };
+    let source = write(dir.path().join("in.safetensors"), &list("ema.shadow_params.1", &[2]));
+    for (choice, first) in [("ema", 9.0), ("raw", 0.0)] {
+        convert(&[&source], &made, &["--weights", choice]);
+        assert_eq!(floats(&made, "model.emb.weight")[0], first);
+        let kept: Vec<String> = contents(&made).into_keys().collect();
+        assert_eq!(kept, ["model.bn.running_mean", "model.emb.weight", "model.fc.weight"]);
+    }
+    for (last, dims, wanted) in [
+        (
+            "ema.shadow_params.1",
+            &[3][..],
+            "\"ema.shadow_params.1\" has shape [3], and \"model.fc.weight\" has shape [2]",
+        ),
+        ("ema.other", &[1], "it has 1 averages, and there are 2 parameters"),
+    ] {
+        let source = write(dir.path().join(format!("{}.safetensors", dims[0])), &list(last, dims));
+        let message = refused(&[&source], &none, &["--weights", "ema"]);
+        assert!(message.contains(wanted) && message.contains("list \"ema.shadow_params\""), "{message}");
+    }
+    let alone = write(dir.path().join("alone.safetensors"), &[counted("shadow_params.0", &[2])]);
+    let message = refused(&[&alone], &none, &["--weights", "ema"]);
+    assert!(message.contains("there are no parameters that it could be of"), "{message}");
+    let keras = [
+        counted("optimizer/_trainable_variables/0", &[2]),
+        f32s("optimizer/_model_variables_moving_average/0", &[2], [5.0; 2]),
+    ];
+    let source = write(dir.path().join("keras.safetensors"), &keras);
+    convert(&[&source], &made, &["--weights", "ema"]);
+    assert_eq!((names(&made).len(), floats(&made, "optimizer/_trainable_variables/0")), (1, vec![5.0; 2]));
+}

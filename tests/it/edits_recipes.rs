@@ -89,3 +89,48 @@ fn the_schema_of_recipes_knows_every_word() {
     known.sort_unstable();
     assert_eq!(known, weightlift::Words::all().collect::<Vec<_>>());
 }
+
+/// A list of nothing is a slip, not a step: an empty include would keep everything.
+#[test]
+fn an_empty_list_is_no_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = write(dir.path().join("in.safetensors"), &[counted("w", &[2])]);
+    let recipe = dir.path().join("recipe.toml");
+    for word in ["include", "rename", "average"] {
+        std::fs::write(&recipe, format!("[[step]]\n{word} = []\n")).unwrap();
+        let message = refused(&[&source], &dir.path().join("x.pt"), &["--recipe", path(&recipe)]);
+        assert!(
+            message.contains("line 2, column") && message.contains(&format!("{word} = [] says nothing")),
+            "{message}"
+        );
+    }
+}
+
+/// The plan says what each rule of a preset matched, and which names of a table none bears.
+#[test]
+fn plan_counts_the_matches_of_single_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let source =
+        write(dir.path().join("in.safetensors"), &[counted("a/kernel", &[2, 2]), counted("b/kernel", &[2, 2])]);
+    let (rules, table) = (dir.path().join("own.toml"), dir.path().join("names.tsv"));
+    let own = "about = \"x\"\n[[rule]]\nfrom = \"{n}/kernel\"\nto = \"{n}.weight\"\n[[rule]]\nfrom = \"{n}/bias\"\nto = \"{n}.bias\"\n";
+    std::fs::write(&rules, own).unwrap();
+    std::fs::write(&table, "a.weight\tc\nzz\td\n").unwrap();
+    let steps = ["--preset", path(&rules), "--map", path(&table), "--allow-unmatched"];
+    let planned = weightlift(&[&["plan", path(&source), "x.pt"], &steps[..]].concat());
+    let planned = String::from_utf8(planned.stdout).unwrap();
+    for wanted in ["{n}/kernel -> {n}.weight: 2 tensors", "{n}/bias -> {n}.bias: 0 tensors", "\"zz\": 0 tensors"] {
+        assert!(planned.contains(wanted), "{wanted}: {planned}");
+    }
+    // Widths that no number has, and axes that became one and cannot be told apart again.
+    let merged = own.replace("weight\"\n", "weight\"\nmerge = true\n");
+    for (text, suffix, wanted) in [
+        (own.replacen("{n}", "{#n:70000}", 1), "", "has a width that is no number up to 20"),
+        (merged, ":reverse", "has no way back"),
+    ] {
+        std::fs::write(&rules, text).unwrap();
+        let message =
+            refused(&[&source], &dir.path().join("x.pt"), &["--preset", &format!("{}{suffix}", path(&rules))]);
+        assert!(message.contains(wanted), "{message}");
+    }
+}

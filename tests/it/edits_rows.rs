@@ -176,3 +176,23 @@ fn adams_states_follow_the_rows_of_their_parameter() {
     assert!(message.contains("2 groups number the parameters in another order"), "{message}");
     convert(&[&source], &made, &["--drop-optimizer", "--resize-rows", "model.words.weight=12:zero", "--with-related"]);
 }
+
+/// What an optimizer keeps in another shape than its weight is said, not passed over.
+#[test]
+fn states_that_do_not_fit_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out.safetensors");
+    let tensors = [counted("emb", &[4, 2]), counted("emb/adam_m", &[3, 2]), counted("emb/adam_v", &[4, 2])];
+    let source = write(dir.path().join("tf.safetensors"), &tensors);
+    let steps = ["--resize-rows", "emb=6:zero", "--with-related"];
+    let said = convert(&[&source], &out, &steps);
+    assert!(
+        said.contains("\"emb/adam_m\" of shape [3, 2] does not fit \"emb\" of [4, 2] and stays as it is"),
+        "{said}"
+    );
+    assert_eq!(floats(&out, "emb/adam_v").len(), 12);
+    let tensors = [counted("emb", &[4, 2]), counted("optimizer.state.0.exp_avg", &[3, 2])];
+    let source = write(dir.path().join("torch.safetensors"), &tensors);
+    let said = convert(&[&source], &out, &steps);
+    assert!(said.contains("no state of \"optimizer\" has the shape of \"emb\", [4, 2]; none goes along"), "{said}");
+}

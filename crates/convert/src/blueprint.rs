@@ -50,7 +50,16 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Bytes it reads.
+    /// About how many bytes of inputs it reads; `of` says how many a tensor of one has.
+    pub(crate) fn source_bytes(&self, of: &dyn Fn(Origin) -> u64) -> u64 {
+        if self.value.entry().is_some() {
+            return self.bytes();
+        }
+        let (own, all) = (self.tiles.elements(), self.value.shape().elements().max(1));
+        (u128::from(self.value.reads(of)) * u128::from(own) / u128::from(all)) as u64
+    }
+
+    /// Bytes of the elements that it takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.tiles.elements() * self.read
     }

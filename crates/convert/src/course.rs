@@ -80,6 +80,8 @@ impl Items<'_> {
                 }
                 _ => matches.push((first.step.to_string(), self.apply(&first.step).map_err(blame)?)),
             }
+            let rules = self.rules.drain(..).map(|(rule, count)| (format!("  {rule}"), count));
+            matches.extend(rules);
             rest = others;
         }
         Ok(matches)

@@ -24,8 +24,9 @@ pub(crate) struct Item {
     pub(crate) in_place: bool,
     /// How a step joined it.
     pub(crate) seams: Option<Seams>,
-    /// What other inputs have under its name and must be equal to it.
-    pub(crate) agrees: Vec<Value>,
+    /// What must be equal: the tensor of the first input, or several that it was joined from, each with those of the
+    /// other inputs.
+    pub(crate) agrees: Vec<Vec<Value>>,
 }
 
 impl Item {
@@ -77,6 +78,8 @@ pub(crate) struct Items<'a> {
     had: HashSet<String>,
     /// What a user should know of what the steps did, a line each.
     pub(crate) notes: Vec<String>,
+    /// Rules of the step at work, with the number of tensors that each concerned.
+    pub(crate) rules: Vec<(String, usize)>,
     /// Containers of the edited checkpoint that a step emptied and that go with their tensors.
     pub(crate) emptied: Vec<KeyPath>,
 }
@@ -84,7 +87,11 @@ pub(crate) struct Items<'a> {
 impl<'a> Items<'a> {
     pub(crate) fn of(inputs: Inputs<'a>) -> Items<'a> {
         let item = |input: &Input<'_>, origin: Origin, entry: &Entry| {
-            let text = if origin.input == 0 { entry.name.clone() } else { format!("{}::{}", input.word, entry.name) };
+            let text = match (origin.input, input.word) {
+                (0, _) => entry.name.clone(),
+                (other, "") => format!("{} of input {}", entry.name, other + 1),
+                (_, word) => format!("{word}::{}", entry.name),
+            };
             let (path, name, base) = (entry.path.clone(), entry.name.clone(), entry.name.clone());
             let value = Value::of_entry(origin, entry, text);
             let (origin, of_format) = (Some(origin), entry.of_format);
@@ -96,8 +103,8 @@ impl<'a> Items<'a> {
         };
         let lists: Vec<_> = inputs.0.iter().enumerate().map(list).collect();
         let had = inputs.edited().entries.iter().map(|entry| entry.name.clone()).collect();
-        let (notes, emptied) = (Vec::new(), Vec::new());
-        Items { inputs, lists, allow_unmatched: false, used: HashSet::new(), had, notes, emptied }
+        let (notes, rules, emptied) = (Vec::new(), Vec::new(), Vec::new());
+        Items { inputs, lists, allow_unmatched: false, used: HashSet::new(), had, notes, rules, emptied }
     }
 
     /// The tensors that are written.
@@ -259,7 +266,8 @@ impl Items<'_> {
             };
             known.insert(identity, value.clone());
             let item = &mut self.lists[0][at];
-            (item.value, item.in_place) = (value, false);
+            // Its axes are others now, so that it cannot be cut along the one it was joined along.
+            (item.value, item.in_place, item.seams) = (value, false, None);
             count += 1;
         }
         Ok(count)

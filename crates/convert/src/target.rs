@@ -6,7 +6,7 @@ use crate::items::Item;
 use crate::pieces;
 use crate::plan::{Change, LeftOut, OutputSpec, Resolved};
 use crate::value::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use weightlift_core::{Capabilities, Class, DType, Data, Entry, Error, Extent, KeyPath, Packing, Result, Shape};
 use weightlift_kernels::cast::CastPair;
 
@@ -49,16 +49,16 @@ enum Fate {
 pub(crate) fn fit(items: Vec<Item>, inputs: Inputs<'_>, target: &Target) -> Result<Resolved> {
     let mut resolved = Resolved::default();
     let mut refused: Vec<LeftOut> = Vec::new();
+    let mut compared = HashSet::new();
     let left_out = |item: &Item, why| LeftOut { name: item.name.clone(), dtype: item.value.dtype(), why };
     for item in items {
         match fate(&item, inputs, target) {
             Fate::Written(output) => {
-                if !item.agrees.is_empty() {
-                    let first = item
-                        .origin
-                        .map(|origin| Value::of_entry(origin, inputs.entry(origin), inputs.entry(origin).name.clone()));
-                    let values = first.into_iter().chain(item.agrees).collect();
-                    resolved.agreements.push(Agreement { name: item.name, values });
+                for values in item.agrees {
+                    // Parts of one tensor ask for the same.
+                    if compared.insert(values.iter().map(Value::address).collect::<Vec<_>>()) {
+                        resolved.agreements.push(Agreement { name: item.name.clone(), values });
+                    }
                 }
                 resolved.outputs.push(*output);
             }

@@ -26,7 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use weightlift_core::{
-    ByteRange, Checkpoint, CheckpointWriter, DType, EntryId, Error, Files, Format, Manifest, Result, Share, SourceId,
+    ByteRange, Checkpoint, CheckpointWriter, DType, EntryId, Error, Files, Format, Manifest, Origin, Result, Share,
+    SourceId,
 };
 use weightlift_io::folder_of;
 
@@ -97,8 +98,12 @@ pub fn convert(
     let writer = conversion.format.create(conversion.files.clone(), conversion.output, manifest, &write_options)?;
     let there = placed(&blueprint, writer.as_ref(), share, options.verify)?;
     let to_read = blueprint.jobs.iter().zip(&there).filter(|(_, there)| !**there);
-    let bytes_read = to_read.fold(0, |sum: u64, (job, _)| sum.saturating_add(job.bytes()));
-    progress.begin(bytes_read);
+    let bytes = |origin: Origin| catalogs.entry(origin).bytes;
+    let compared = resolved.agreements.iter().flat_map(|agreement| agreement.values.iter().skip(1));
+    let compared = compared.map(|value| value.reads(&bytes));
+    let made = to_read.clone().map(|(job, _)| job.source_bytes(&bytes));
+    let bytes_read = made.chain(compared).fold(0, u64::saturating_add);
+    progress.begin(to_read.clone().fold(0, |sum: u64, (job, _)| sum.saturating_add(job.bytes())));
     let run = Run::new(&blueprint, &there, &sources, options, progress);
     run.verify_apart()?;
     let device = match &options.accelerator {

@@ -1,6 +1,7 @@
 //! Inputs that hold parts of one model, joined tensor by tensor: `--join-inputs`.
 
 use super::axis::Axis;
+use super::split::Seams;
 use crate::Pattern;
 use crate::items::Items;
 use crate::value::Value;
@@ -88,12 +89,14 @@ impl Items<'_> {
             match part {
                 Part::Same => {
                     Value::alike(&group).map_err(in_tensor)?;
-                    self.lists[0][at].agrees.extend(group.into_iter().skip(1));
+                    self.lists[0][at].agrees.push(group);
                 }
                 Part::Axis(axis) => {
+                    let length = |value: &Value| value.shape().dims().get(axis.axis).copied().unwrap_or(1);
+                    let seams = Seams { axis, lengths: group.iter().map(length).collect() };
                     let value = Value::concat_in(group, axis).map_err(in_tensor)?;
                     let item = &mut self.lists[0][at];
-                    (item.value, item.in_place) = (value, false);
+                    (item.value, item.in_place, item.seams) = (value, false, Some(seams));
                 }
             }
         }

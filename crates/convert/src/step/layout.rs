@@ -130,6 +130,7 @@ impl Items<'_> {
         let selection = Selection::parse(slice, value.shape()).map_err(|error| error.in_tensor(&rule.0))?;
         let value = value.select(&selection, slice)?;
         let item = &mut self.lists[0][at];
+        item.seams = item.seams.take().filter(|_| value.shape().rank() == item.value.shape().rank());
         (item.value, item.in_place) = (value, false);
         Ok(1)
     }
@@ -177,10 +178,11 @@ impl Items<'_> {
             let value = make(values).map_err(|error| error.in_tensor(&name))?;
             count += parts.len();
             let first = parts.iter().map(|(_, at)| *at).min().unwrap_or(0);
+            let agrees: Vec<_> = parts.iter().flat_map(|(_, at)| self.edited()[*at].agrees.clone()).collect();
             parts.iter().for_each(|(_, at)| gone[*at] = *at != first);
             let item = &mut self.lists[0][first];
             item.rename(name);
-            (item.value, item.in_place, item.seams) = (value, false, Some(seams));
+            (item.value, item.in_place, item.seams, item.agrees) = (value, false, Some(seams), agrees);
         }
         self.keep(|at| !gone[at]);
         Ok(count)

@@ -79,7 +79,7 @@ impl Items<'_> {
                     item.value = value.clone();
                     known.insert(identity, value);
                 }
-                None => item.agrees.extend(group.into_iter().skip(1)),
+                None => item.agrees.push(group),
             }
         }
         Ok(count)

@@ -184,6 +184,10 @@ impl Expected {
 impl Items<'_> {
     /// Renames what a table names.
     pub(crate) fn map(&mut self, map: &NameMap) -> Result<usize> {
+        if map.pairs.is_empty() && !self.allows_unmatched() {
+            let error = Error::request("the table has no names").in_file(&map.text);
+            return Err(error.help("write lines of old name, tab, new name; --allow-unmatched lets it pass"));
+        }
         let table: HashMap<&str, &str> = map.pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).collect();
         let known: std::collections::HashSet<&str> = self.names().collect();
         let unknown: Vec<&str> =
@@ -197,7 +201,14 @@ impl Items<'_> {
                 near => error.help(format!("did you mean {}; --allow-unmatched passes them over", near.join(" or "))),
             });
         }
+        const SHOWN: usize = 20;
+        let rule = |old: &&str| (format!("map {} {old:?}", map.text), 0);
+        let mut rules: Vec<_> = unknown.iter().take(SHOWN).map(rule).collect();
+        if let more @ 1.. = unknown.len().saturating_sub(SHOWN) {
+            rules.push((format!("map {} and {more} more names", map.text), 0));
+        }
         drop(known);
+        self.rules.append(&mut rules);
         self.rename(&format!("--map {}", map.text), true, |name| Ok(table.get(name).map(|new| (*new).to_owned())))
     }
 

@@ -56,7 +56,8 @@ impl Template {
             let (hole, pattern) = match (inner.strip_prefix('#'), inner.strip_prefix('*')) {
                 (Some(number), _) => {
                     let (hole, width) = number.split_once(':').unwrap_or((number, "1"));
-                    let width = width.parse().map_err(|_| wrong("has a width that is no number"))?;
+                    let width = width.parse().ok().filter(|width| *width <= 20);
+                    let width: usize = width.ok_or_else(|| wrong("has a width that is no number up to 20"))?;
                     pieces.push(Piece::Number { hole: hole.to_owned(), width });
                     (hole, format!(r"\d{{{width},}}"))
                 }
@@ -156,17 +157,18 @@ impl fmt::Display for Preset {
 }
 
 impl Preset {
-    /// The new name and value of a tensor that a rule fits.
-    fn change(&self, item: &Item, names: &HashSet<&str>) -> Result<Option<(String, Value)>> {
-        for rule in &self.rules {
+    /// The new name and value of a tensor that a rule fits, and which rule that is.
+    fn change(&self, item: &Item, names: &HashSet<&str>) -> Result<Option<(usize, String, Value)>> {
+        for (at, rule) in self.rules.iter().enumerate() {
             let (from, to) = if self.reverse { (&rule.to, &rule.from) } else { (&rule.from, &rule.to) };
             let Some(holes) = from.holes(&item.name) else { continue };
             let beside = rule.beside.as_ref().map(|beside| beside.fill(&holes));
             if beside.is_some_and(|beside| beside.is_none_or(|beside| !names.contains(beside.as_str()))) {
                 continue;
             }
-            let rank =
-                rule.rank.map(|rank| if self.reverse { rank - usize::from(rule.squeeze.is_some()) } else { rank });
+            let rank = rule
+                .rank
+                .map(|rank| if self.reverse { rank.saturating_sub(usize::from(rule.squeeze.is_some())) } else { rank });
             if rank.is_some_and(|rank| rank != item.value.shape().rank()) {
                 continue;
             }
@@ -178,7 +180,7 @@ impl Preset {
             })?;
             let value = if self.reverse { rule.back(&item.value) } else { rule.forth(&item.value) };
             let value = value.map_err(|error| error.in_tensor(&item.name))?;
-            return Ok(Some((name, value)));
+            return Ok(Some((at, name, value)));
         }
         Ok(None)
     }
@@ -243,12 +245,14 @@ impl Items<'_> {
     pub(crate) fn preset(&mut self, preset: &Preset) -> Result<usize> {
         let mut count = 0;
         let mut made: Vec<Option<(String, Value)>> = Vec::new();
+        let mut concerned = vec![0; preset.rules.len()];
         let mut known: HashMap<_, Value> = HashMap::new();
         let names: HashSet<&str> = self.names().collect();
         for item in self.edited() {
             let change = preset.change(item, &names)?;
-            made.push(change.map(|(name, value)| {
+            made.push(change.map(|(rule, name, value)| {
                 count += 1;
+                concerned[rule] += 1;
                 // Tied tensors that change alike stay tied.
                 let key = (self.identity(&item.value), value.shape().clone(), value.to_string());
                 (name, known.entry(key).or_insert(value).clone())
@@ -274,9 +278,15 @@ impl Items<'_> {
             if let Some((name, value)) = change {
                 item.rename(name);
                 item.in_place &= value.entry().is_some();
+                item.seams = item.seams.take().filter(|_| value.address() == item.value.address());
                 item.value = value;
             }
         }
+        let rule = |rule: &PresetRule| match preset.reverse {
+            true => format!("{} -> {}", rule.to.text, rule.from.text),
+            false => format!("{} -> {}", rule.from.text, rule.to.text),
+        };
+        self.rules.extend(preset.rules.iter().map(rule).zip(concerned));
         if !preset.reverse {
             preset.adds.iter().try_for_each(|add| self.add_beside(add))?;
         }

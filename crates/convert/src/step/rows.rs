@@ -84,6 +84,11 @@ enum Rows {
     Pairs(RowPairs),
 }
 
+/// What stands on both sides of the arrow; one with blanks around it rather than one in a name.
+fn arrow(text: &str) -> Option<(&str, &str)> {
+    text.rsplit_once(" -> ").or_else(|| text.rsplit_once("->"))
+}
+
 /// `A[3,5,7] -> B[0:3]`: rows of one tensor become rows of another, cast to its dtype. Both may be the same tensor;
 /// what is read is always the state before the step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +103,7 @@ pub struct CopyRows {
 impl CopyRows {
     /// The words of `A -> B by FILE`: source, target, and the file or two vocabularies; `None` for lists of rows.
     pub fn file_of(text: &str) -> Option<&str> {
-        let (_, right) = text.rsplit_once("->")?;
+        let (_, right) = arrow(text)?;
         right.split_once(" by ").map(|(_, files)| files.trim())
     }
 
@@ -111,7 +116,7 @@ impl CopyRows {
         let wrong = || {
             Error::request(format!("--copy-rows {text:?}")).help("write 'A[3,5,7] -> B[0:3]' or 'A -> B by map.csv'")
         };
-        let (from, to) = text.rsplit_once("->").ok_or_else(wrong)?;
+        let (from, to) = arrow(text).ok_or_else(wrong)?;
         let (from, to) = (from.trim(), to.trim());
         if let Some(pairs) = pairs {
             let to = to.split_once(" by ").map_or(to, |(to, _)| to.trim());
@@ -263,10 +268,16 @@ impl fmt::Display for ResizeRows {
 
 /// Reads row numbers and ranges: `3,5,7`, `0:3`, `10:20:2`, `-1`.
 fn row_list(text: &str, rows: u64) -> Result<Vec<u64>> {
+    const MOST: u64 = 1 << 26;
     let mut list = Vec::new();
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         let selection = crate::Selection::parse(item, &weightlift_core::Shape::new([rows])?)?;
         for run in selection.runs() {
+            if run.count > MOST - list.len() as u64 {
+                let error =
+                    Error::limit(format!("[{text}] are more than {MOST} rows, each of which is kept in memory"));
+                return Err(error.help("--set 'B[0:N]=A[0:N]' copies a range as one"));
+            }
             list.extend((0..run.count).map(|index| run.at(index)));
         }
     }

@@ -48,6 +48,9 @@ impl Parts {
     }
 }
 
+/// Into how many parts a tensor may be cut: each becomes a tensor.
+const MOST_PARTS: u64 = 1 << 20;
+
 /// How a tensor was joined: along which axis, of parts of which lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seams {
@@ -116,6 +119,10 @@ impl Items<'_> {
                 if !(1..=block).contains(count) {
                     return Err(wrong(format!("axis {} of {block} has no {count} parts", axis.axis)));
                 }
+                if *count > MOST_PARTS {
+                    let error = Error::limit(format!("--split: {count} parts are more than {MOST_PARTS}"));
+                    return Err(in_tensor(error));
+                }
                 (0..*count).map(|part| (block / count + u64::from(part < block % count)) * axis.blocks).collect()
             }
             Parts::Lengths(lengths) => lengths.clone(),
@@ -146,7 +153,8 @@ impl Items<'_> {
             let path = renamed(&item.path, &name);
             let value = item.value.narrow_in(axis, start, len).map_err(in_tensor)?;
             // The parts stand where the whole stood; what a format knows of the whole goes with none of them.
-            made.push(Item { path, mark: item.mark, ..Item::made(name, value) });
+            let agrees = item.agrees.clone();
+            made.push(Item { path, mark: item.mark, agrees, ..Item::made(name, value) });
             start += len;
         }
         self.lists[0].splice(at..=at, made);

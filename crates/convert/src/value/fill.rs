@@ -89,6 +89,11 @@ pub(crate) fn element_of(dtype: DType, number: &str) -> Result<Vec<u8>> {
             (Ok(integer), _) if !dtype.is_float() => {
                 return integer_of(dtype, integer).ok_or_else(|| wrong("it is out of range"));
             }
+            (_, Ok(float))
+                if dtype.is_float() && float.is_infinite() && number.contains(|c: char| c.is_ascii_digit()) =>
+            {
+                return Err(wrong("it is out of range"));
+            }
             (_, Ok(float)) if dtype.is_float() => (DType::F64, float.to_le_bytes().to_vec()),
             (_, Ok(_)) => return Err(wrong("write an integer")),
             _ => return Err(wrong("write a number")),

@@ -41,8 +41,10 @@ impl Value {
         Value::alike(&values)?;
         let Some(first) = values.first() else { return Err(Error::request("there is nothing to average")) };
         let (dtype, shape) = (first.dtype(), first.shape().clone());
-        if arithmetic(dtype).is_none() {
-            return Ok(None);
+        let Some((_, width)) = arithmetic(dtype) else { return Ok(None) };
+        if let Some(weight) = weights.iter().find(|weight| width == Width::F32 && !(**weight as f32).is_finite()) {
+            let message = format!("weight {weight:e} is out of range of f32, in which {dtype} is multiplied and added");
+            return Err(Error::request(message));
         }
         first.element()?;
         let text = format!("the average of {} times {first}", values.len());
