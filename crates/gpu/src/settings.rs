@@ -37,6 +37,8 @@ pub struct Faults {
     pub lose: Option<u64>,
     /// The submission of which nothing is heard any more.
     pub hang: Option<u64>,
+    /// The submission at whose end the library that speaks to drivers panics, as it does for some losses.
+    pub panic: Option<u64>,
 }
 
 impl Default for Settings {
@@ -56,7 +58,7 @@ impl Default for Settings {
 impl Settings {
     /// The defaults, changed by the environment, so that a whole program can be run with a small or a failing device:
     /// `WEIGHTLIFT_GPU_MAX_BINDING` (bytes), `…_MAX_GROUPS`, `…_TILES`, `…_TILE_BYTES`, `…_SHARED_MEMORY` (0 or 1),
-    /// `…_FAULT` (`submit:K`, `map:K`, `lose:K` or `hang:K`).
+    /// `…_FAULT` (`submit:K`, `map:K`, `lose:K`, `hang:K` or `panic:K`).
     ///
     /// # Errors
     /// `Request` for a value that means nothing.
@@ -84,7 +86,7 @@ impl Settings {
         let name = format!("{PREFIX}FAULT");
         if let Some(text) = variable(&name) {
             settings.faults = fault(&text).ok_or_else(|| {
-                Error::request(format!("{name}={text}: expected submit:K, map:K, lose:K or hang:K, K from 1"))
+                Error::request(format!("{name}={text}: expected submit:K, map:K, lose:K, hang:K or panic:K, K from 1"))
             })?;
         }
         if settings.faults.hang.is_some() {
@@ -102,6 +104,7 @@ fn fault(text: &str) -> Option<Faults> {
         "map" => Some(Faults { map: at, ..Faults::default() }),
         "lose" => Some(Faults { lose: at, ..Faults::default() }),
         "hang" => Some(Faults { hang: at, ..Faults::default() }),
+        "panic" => Some(Faults { panic: at, ..Faults::default() }),
         _ => None,
     }
 }

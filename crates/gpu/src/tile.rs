@@ -3,6 +3,7 @@
 use crate::buffers::{PARAMS, PARAMS_STRIDE, Parts};
 use crate::context::{Gpu, Shared, failed, lock};
 use crate::dispatch::Plan;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -129,6 +130,8 @@ struct Pending {
     segments: usize,
     /// Nothing is heard of it any more.
     hangs: bool,
+    /// Waiting for it panics.
+    panics: bool,
 }
 
 /// A tile that is lent.
@@ -291,8 +294,8 @@ impl Tile for GpuTile<'_> {
         readable.begin(&slot.download, MapMode::Read, 0..read);
         slot.writable.begin(&slot.upload, MapMode::Write, 0..slot.upload.size());
         let (result, segments) = (job.result_bytes(), plan.segments);
-        let hangs = faults.hang == Some(count);
-        self.pending = Some(Pending { index, readable, read, result, segments, hangs });
+        let (hangs, panics) = (faults.hang == Some(count), faults.panic == Some(count));
+        self.pending = Some(Pending { index, readable, read, result, segments, hangs, panics });
         shared.alive()
     }
 
@@ -303,7 +306,10 @@ impl Tile for GpuTile<'_> {
             std::thread::sleep(shared.settings.timeout);
             return Err(late(shared));
         }
-        finished(shared, pending.index)?;
+        answered(shared, || match pending.panics {
+            true => resume_unwind(Box::new(())),
+            false => poll(shared, pending.index),
+        })?;
         let fault = shared.faults().map == Some(shared.mapped.fetch_add(1, Ordering::SeqCst) + 1);
         let slot = self.slot.as_ref().ok_or_else(|| failed("the tile is gone"))?;
         let mapped = (!fault && pending.readable.is_done(shared.settings.timeout))
@@ -318,11 +324,23 @@ impl Tile for GpuTile<'_> {
 
 /// Waits for a submission.
 pub(crate) fn finished(shared: &Shared, index: SubmissionIndex) -> Result<()> {
-    let wait = PollType::Wait { submission_index: Some(index), timeout: Some(shared.settings.timeout) };
-    match shared.device.poll(wait) {
-        Ok(_) => shared.alive(),
-        Err(wgpu::PollError::Timeout) => Err(late(shared)),
-        Err(wgpu::PollError::WrongSubmissionIndex(..)) => Err(shared.fail("a submission was not taken")),
+    answered(shared, || poll(shared, index))
+}
+
+type Polled = std::result::Result<wgpu::PollStatus, wgpu::PollError>;
+
+fn poll(shared: &Shared, index: SubmissionIndex) -> Polled {
+    shared.device.poll(PollType::Wait { submission_index: Some(index), timeout: Some(shared.settings.timeout) })
+}
+
+/// What an answer means. wgpu has no error for a device that is lost, or out of memory, while it is waited for: it
+/// panics. The device is not used afterwards, so that it does not matter what state that leaves it in.
+fn answered(shared: &Shared, poll: impl FnOnce() -> Polled) -> Result<()> {
+    match catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(Ok(_)) => shared.alive(),
+        Ok(Err(wgpu::PollError::Timeout)) => Err(late(shared)),
+        Ok(Err(wgpu::PollError::WrongSubmissionIndex(..))) => Err(shared.fail("a submission was not taken")),
+        Err(_) => Err(shared.fail("the device was lost while it was waited for")),
     }
 }
 

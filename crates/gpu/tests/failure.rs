@@ -40,6 +40,7 @@ fn every_failure_ends_the_device() {
                 Faults { map: only, ..Faults::default() },
                 Faults { lose: only, ..Faults::default() },
                 Faults { hang: only, ..Faults::default() },
+                Faults { panic: only, ..Faults::default() },
             ] {
                 let timeout = Duration::from_millis(300);
                 let settings = Settings { shared_memory, faults, ..Settings::default() };
@@ -61,7 +62,7 @@ fn every_failure_ends_the_device() {
             }
         }
     }
-    assert_eq!(kinds, 32);
+    assert_eq!(kinds, 40);
 }
 
 /// A thread that waits for a tile is woken when the device dies.
