@@ -158,7 +158,7 @@ fn whatever_fails_the_run_finishes_whole() {
     let (expected, _) = converted(&input, "out.pt", &["--dtype", "f16", "--device", "cpu"], &[]);
     let tile = ("WEIGHTLIFT_GPU_TILE_BYTES", "1000000");
     let mut finished = 0;
-    for kind in ["submit", "map", "lose", "hang"] {
+    for kind in ["submit", "map", "lose", "hang", "panic"] {
         // Beyond the last job nothing fails; that ends the row.
         for k in 1.. {
             let fault = format!("{kind}:{k}");
@@ -174,7 +174,7 @@ fn whatever_fails_the_run_finishes_whole() {
             assert!(report["device"]["bytes_cpu"].as_u64().unwrap() > 0, "{fault}: {report}");
         }
     }
-    assert!(finished >= 12, "{finished} failures");
+    assert!(finished >= 15, "{finished} failures");
     let output = dir.path().join("said.pt");
     let fault = [("WEIGHTLIFT_GPU_FAULT", "submit:1")];
     let done = run(
@@ -330,7 +330,13 @@ fn auto_opens_nothing_for_little_work_and_no_software() {
 }
 
 /// The processor as a device that takes its time.
-struct Slow(Processor, Duration);
+struct Slow {
+    processor: Processor,
+    job: Duration,
+    /// What making a kernel ready takes.
+    preparing: Duration,
+    staging: u64,
+}
 struct SlowTile<'a>(Box<dyn Tile + 'a>, Duration);
 
 impl Device for Slow {
@@ -338,7 +344,7 @@ impl Device for Slow {
         "slow".to_owned()
     }
     fn has(&self, kernel: &Kernel) -> bool {
-        self.0.has(kernel)
+        self.processor.has(kernel)
     }
     fn capacity(&self) -> Capacity {
         Capacity { source: 1 << 20, result: 1 << 20, segments: 1000, rows: 1 << 16 }
@@ -346,8 +352,15 @@ impl Device for Slow {
     fn tiles(&self) -> usize {
         2
     }
+    fn prepare(&self, _: &Kernel) -> weightlift::Result<()> {
+        std::thread::sleep(self.preparing);
+        Ok(())
+    }
+    fn staging_bytes(&self) -> u64 {
+        self.staging
+    }
     fn lease(&self) -> weightlift::Result<Box<dyn Tile + '_>> {
-        Ok(Box::new(SlowTile(self.0.lease()?, self.1)))
+        Ok(Box::new(SlowTile(self.processor.lease()?, self.job)))
     }
 }
 
@@ -383,7 +396,10 @@ fn the_faster_side_carries_on() {
         (std::fs::read(output).unwrap(), report)
     };
     let (expected, _) = save(None, "cpu.safetensors");
-    let slow: Arc<dyn Device> = Arc::new(Slow(Processor::default(), Duration::from_millis(100)));
+    // What making ready takes is no part of the processor's rate, beside which it happens.
+    let slow =
+        |preparing| Slow { processor: Processor::default(), job: Duration::from_millis(100), preparing, staging: 0 };
+    let slow: Arc<dyn Device> = Arc::new(slow(Duration::from_secs(2)));
     let (found, report) =
         save(Some(Accelerator { device: slow.clone(), when: When::Faster(None) }), "slow.safetensors");
     let device = report.device.unwrap();
@@ -399,6 +415,84 @@ fn the_faster_side_carries_on() {
     let device = report.device.unwrap();
     assert!(found == expected);
     assert_eq!((device.chosen, device.rates), (Some(Chosen::Both), None));
+}
+
+/// A device that would be nice to have is left where its memory is more than is allowed; one that was asked for is not.
+#[test]
+fn memory_that_is_not_allowed_costs_the_device_and_not_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = mixed(dir.path());
+    let device: Arc<dyn Device> = Arc::new(Slow {
+        processor: Processor::default(),
+        job: Duration::ZERO,
+        preparing: Duration::ZERO,
+        staging: 1 << 30,
+    });
+    let plan = Plan::new().cast(CastRule::floats_to(DType::F32));
+    let save = |when, most: u64| {
+        let mut save = SaveOptions { max_memory: Some(most), ..SaveOptions::default() };
+        save.options.accelerator = Some(Accelerator { device: device.clone(), when });
+        save.options.replace = true;
+        save.options.on_overflow = weightlift::OnOverflow::Inf;
+        weightlift::open(&input).unwrap().save(&plan, dir.path().join("out.safetensors"), &save)
+    };
+    assert!(save(When::Faster(None), 2 << 30).unwrap().device.is_some());
+    assert!(save(When::Faster(None), 1 << 30).unwrap().device.is_none());
+    assert!(save(When::Always, 1 << 30).unwrap_err().to_string().contains("bytes of memory"));
+}
+
+/// A tensor of more axes than a shader takes is the processor's.
+#[test]
+fn many_axes_are_no_error_on_a_device() {
+    if !adapter() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("axes.safetensors");
+    safetensors(&input, &[("nine", DType::F32, &[2, 2, 2, 2, 2, 2, 2, 2, 6]), ("two", DType::F32, &[30, 50])], random);
+    let steps = ["--transpose", "nine:8,7,6,5,4,3,2,1,0", "--transpose", "two"];
+    let device = same(&input, "out.safetensors", &steps, &[]);
+    assert_eq!(device["bytes_gpu"], 30 * 50 * 4, "{device}");
+    same(&input, "out.safetensors", &[&steps[..], &["--dtype", "f64"]].concat(), LOWERED);
+}
+
+/// A device that panics ends the run with that panic; nobody waits for it.
+#[test]
+fn a_device_that_panics_hangs_nothing() {
+    struct Panics(Processor);
+    impl Device for Panics {
+        fn name(&self) -> String {
+            "panics".to_owned()
+        }
+        fn has(&self, kernel: &Kernel) -> bool {
+            self.0.has(kernel)
+        }
+        fn capacity(&self) -> Capacity {
+            Capacity { source: 1 << 16, result: 1 << 16, segments: 10, rows: 10 }
+        }
+        fn tiles(&self) -> usize {
+            2
+        }
+        fn lease(&self) -> weightlift::Result<Box<dyn Tile + '_>> {
+            std::panic::resume_unwind(Box::new("on purpose"))
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let input = mixed(dir.path());
+    for when in [When::Always, When::Faster(None)] {
+        let (input, output) = (input.clone(), dir.path().join("out.safetensors"));
+        let (tell, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut save = SaveOptions::default();
+            save.options.accelerator = Some(Accelerator { device: Arc::new(Panics(Processor::default())), when });
+            let plan = Plan::new().cast(CastRule::floats_to(DType::F16));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                weightlift::open(&input).unwrap().save(&plan, &output, &save).is_ok()
+            }));
+            tell.send(done.is_err())
+        });
+        assert!(heard.recv_timeout(Duration::from_secs(60)).unwrap(), "{when:?}");
+    }
 }
 
 /// A device is opened once and serves conversions at the same time.

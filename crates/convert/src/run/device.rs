@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use weightlift_core::{ByteOrder, CheckpointWriter, DType, Error, Kind, Region, Result, Shape};
 use weightlift_io::place;
 use weightlift_kernels::cast::{self, CastPair, Like, Rule, Tally};
-use weightlift_kernels::device::{Capacity, Convert, Device, Job as DeviceJob, Kernel, Pick, Tile};
+use weightlift_kernels::device::{Capacity, Convert, Device, Job as DeviceJob, Kernel, MAX_RANK, Pick, Tile};
 use weightlift_kernels::swap;
 
 /// A device for bulk casts and row copies.
@@ -84,7 +84,8 @@ fn work(at: usize, job: &Job, device: &dyn Device, rule: Rule) -> Option<Work> {
     };
     // The largest errors are found on the processor, which needs the numbers in order and in its own byte order.
     let lossless = job.cast.is_none_or(CastPair::is_lossless);
-    let picks = lossless && matches!(job.way, Way::Boxes) && job.value.picked().is_some();
+    let boxes = matches!(job.way, Way::Boxes) && job.value.shape().dims().len() <= MAX_RANK;
+    let picks = lossless && boxes && job.value.picked().is_some();
     let (from, to) = convert.bytes();
     let kernel = Kernel { convert, swap: big && lossless && from == unit };
     let whole = job.cast.is_none() || (from as u64, to as u64) == (job.read, job.written);
@@ -130,6 +131,7 @@ impl<'a> Run<'a> {
             failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         };
         let processor = || {
+            let _here = queue.presence();
             let mut buffers = self.buffers();
             loop {
                 let mut claim = queue.claim(Side::Processor);
@@ -152,6 +154,7 @@ impl<'a> Run<'a> {
             }
         };
         let driver = || {
+            let _here = queue.presence();
             let mut hand = Hand { buffers: self.buffers(), source: Vec::new(), result: Vec::new() };
             while let Claim::Batch(batch) = queue.wait(Side::Device) {
                 let failure = |error: &Error| queue.fail(error.message());

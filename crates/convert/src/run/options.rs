@@ -1,6 +1,6 @@
 //! How a plan is carried out, and what memory that takes.
 
-use super::device::Accelerator;
+use super::device::{Accelerator, When};
 use crate::plan::Resolved;
 use crate::target::Target;
 use crate::tiles::{BOX_TILES, RUN_TILE};
@@ -121,12 +121,16 @@ fn tiles_at_once(resolved: &Resolved) -> u64 {
 }
 
 impl Options {
-    /// Makes tiles smaller, then threads fewer, until [`planned_memory`] is at most `most` bytes.
+    /// Leaves a device that is used only where it is faster, makes tiles smaller, then threads fewer, until [`planned_memory`] is at most `most` bytes.
     ///
     /// # Errors
     /// `Request` where that is not enough, with what is needed.
     pub fn fit_memory(&mut self, resolved: &Resolved, most: u64) -> Result<()> {
         const SMALLEST: u64 = 16 << 10;
+        let spared = |accelerator: &Accelerator| matches!(accelerator.when, When::Faster(_));
+        if planned_memory(resolved, self) > most && self.accelerator.as_ref().is_some_and(spared) {
+            self.accelerator = None;
+        }
         while planned_memory(resolved, self) > most && self.tile_bytes > SMALLEST {
             self.tile_bytes /= 2;
         }

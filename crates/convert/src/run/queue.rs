@@ -78,6 +78,17 @@ struct State {
     failed: Option<String>,
 }
 
+/// See [`Queue::presence`].
+pub(super) struct Presence<'q, 'a>(&'q Queue<'a>);
+
+impl Drop for Presence<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
 /// Tiles in the order of the jobs.
 pub(super) struct Queue<'a> {
     jobs: &'a [Job],
@@ -151,7 +162,11 @@ impl<'a> Queue<'a> {
             self.changed.notify_all();
             return Claim::End;
         };
-        if let Phase::Trial { claimed, .. } = &mut state.phase {
+        if let Phase::Trial { claimed, since, .. } = &mut state.phase {
+            // What comes before, such as compiling, is no part of a stage.
+            if *claimed == 0 {
+                *since = Instant::now();
+            }
             *claimed += batch.bytes;
         }
         state.under_way += 1;
@@ -253,6 +268,11 @@ impl<'a> Queue<'a> {
     pub(super) fn fail(&self, why: &str) {
         self.state().failed.get_or_insert_with(|| why.to_owned());
         self.changed.notify_all();
+    }
+
+    /// For a worker to hold: if it panics, the others end, and do not wait for what it had claimed.
+    pub(super) fn presence(&self) -> Presence<'_, 'a> {
+        Presence(self)
     }
 
     /// Nothing more is to be done.
