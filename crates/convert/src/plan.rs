@@ -192,12 +192,7 @@ impl Plan {
     }
 
     /// Applies scales, or says that it does not.
-    fn scale(
-        &self,
-        items: &mut Vec<Item>,
-        inputs: Inputs<'_>,
-        matches: &mut [(String, usize)],
-    ) -> Result<Vec<String>> {
+    fn scale(&self, items: &mut Vec<Item>, inputs: Inputs<'_>, matches: &mut [(String, usize)]) -> Result<Vec<String>> {
         let Some(told) = self.steps.iter().find(|told| matches!(told.step, Step::ApplyScales)) else {
             return Ok(scales::warning(items, inputs.edited()).into_iter().collect());
         };
