@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use weightlift_convert::{Accelerator, DeviceReport, Options, Resolved, WORTH_OPENING, bulk_work};
 use weightlift_core::Result;
-use weightlift_kernels::device::{Capacity, Device};
+use weightlift_kernels::device::Device;
 
 /// Who does bulk casts and row copies. The bytes written are the same in every case.
 #[derive(Clone, Default)]
@@ -72,19 +72,14 @@ impl DeviceChoice {
             DeviceChoice::Auto => Ok(opening::faster(resolved, options)),
         }
     }
-}
 
-impl DeviceChoice {
     /// The most bytes of memory that a device adds to a plan's; 0 where none is used. No driver is loaded for that.
     pub fn most_memory(&self, resolved: &Resolved) -> u64 {
         match self {
             DeviceChoice::Processor => 0,
             DeviceChoice::Auto if bulk_work(resolved).0 < WORTH_OPENING => 0,
             DeviceChoice::Auto | DeviceChoice::Gpu(_) => opening::most_memory(),
-            DeviceChoice::Given(device) => {
-                let Capacity { source, result, .. } = device.capacity();
-                device.staging_bytes() + device.tiles() as u64 * (source + result)
-            }
+            DeviceChoice::Given(device) => device.memory_in_use(),
         }
     }
 }
@@ -118,7 +113,8 @@ mod opening {
 
     pub(super) fn faster(resolved: &Resolved, options: &Options) -> Option<Chosen> {
         let (bytes, pair) = bulk_work(resolved);
-        if options.like != Like::Exact {
+        // Not even the cache is read for what no device would do.
+        if bytes == 0 || options.like != Like::Exact {
             return None;
         }
         let name = pair.map_or_else(|| "rows".to_owned(), |pair| format!("{} -> {}", pair.from(), pair.to()));

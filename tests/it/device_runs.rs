@@ -1,6 +1,7 @@
 //! Conversions on a compute device: the same bytes as on the processor, whatever the device does.
 
 use crate::command::{names_in, path};
+use crate::devices::adapter;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,17 +17,6 @@ use weightlift_testkit::fixture;
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weightlift"));
     command.args(arguments).envs(variables.iter().copied()).output().unwrap()
-}
-
-/// Whether there is an adapter. Without one a test says so, and fails where `WEIGHTLIFT_GPU_TESTS=require`.
-fn adapter() -> bool {
-    let found = !weightlift::gpu::adapters().is_empty();
-    let required = std::env::var("WEIGHTLIFT_GPU_TESTS").is_ok_and(|value| value == "require");
-    assert!(found || !required, "there is no Vulkan, Metal or DX12 adapter");
-    if !found {
-        eprintln!("not tested: there is no Vulkan, Metal or DX12 adapter");
-    }
-    found
 }
 
 fn safetensors(file: &Path, tensors: &[(&str, DType, &[u64])], value: impl Fn(u64) -> u64) {
@@ -117,7 +107,7 @@ const APART: &[(&str, &str)] = &[("WEIGHTLIFT_GPU_SHARED_MEMORY", "0")];
 
 #[test]
 fn a_device_writes_what_the_processor_writes() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +140,7 @@ fn a_device_writes_what_the_processor_writes() {
 /// Each submission, each map, the loss and the silence of the device at every job of a small run.
 #[test]
 fn whatever_fails_the_run_finishes_whole() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -192,7 +182,7 @@ fn whatever_fails_the_run_finishes_whole() {
 /// Values that must not be lost are found on the device too, and nothing is written.
 #[test]
 fn overflow_on_a_device_is_an_error_too() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -209,7 +199,7 @@ fn overflow_on_a_device_is_an_error_too() {
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_on_a_device_does_not_grow() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -444,7 +434,7 @@ fn memory_that_is_not_allowed_costs_the_device_and_not_the_run() {
 /// A tensor of more axes than a shader takes is the processor's.
 #[test]
 fn many_axes_are_no_error_on_a_device() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -498,7 +488,7 @@ fn a_device_that_panics_hangs_nothing() {
 /// A device is opened once and serves conversions at the same time.
 #[test]
 fn a_device_can_be_handed_in_and_shared() {
-    if !adapter() {
+    if !adapter("a conversion on a device") {
         return;
     }
     use weightlift::gpu::{Choice, Gpu, Settings};

@@ -23,7 +23,7 @@ fn text_of(output: &Output) -> String {
 }
 
 /// Whether there is an adapter. Where there is none a test says so, and fails where `WEIGHTLIFT_GPU_TESTS=require`.
-fn adapter(what: &str) -> bool {
+pub fn adapter(what: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let found = json_of(&weightlift(dir.path(), &["devices", "--json"]));
     let there = found["adapters"].as_array().is_some_and(|adapters| !adapters.is_empty());

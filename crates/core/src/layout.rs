@@ -113,6 +113,17 @@ impl Region {
             })
     }
 
+    /// The box cut in two in the middle of an axis, of which it has more than one position.
+    pub fn halves(&self, axis: usize) -> Option<(Region, Region)> {
+        let len = *self.size.dims().get(axis).filter(|&&len| len > 1)?;
+        let part = |from: u64, len: u64| {
+            let (mut start, mut dims) = (self.start.clone(), self.size.dims().to_vec());
+            (start[axis], dims[axis]) = (start[axis] + from, len);
+            Some(Region { start, size: Shape::new(dims).ok()? })
+        };
+        Some((part(0, len / 2)?, part(len / 2, len - len / 2)?))
+    }
+
     /// The box both have in common, if it is not empty.
     pub fn intersection(&self, other: &Region) -> Option<Region> {
         let mut start = Vec::with_capacity(self.start.len());

@@ -19,7 +19,7 @@ use wgpu::{BindGroupLayout, BufferBindingType, ComputePipeline, Features};
 pub struct Gpu {
     name: String,
     identity: String,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Shared,
     /// Tiles that nobody has; fewer than [`Gpu::tiles`] until they are first wanted.
     idle: Mutex<Tiles>,
     returned: Condvar,
@@ -140,7 +140,7 @@ impl Gpu {
         let gpu = Gpu {
             name: adapter.to_string(),
             identity: adapter.identity(),
-            shared: Arc::new(shared),
+            shared,
             idle: Mutex::default(),
             returned: Condvar::new(),
         };
@@ -288,7 +288,7 @@ pub(crate) fn failed(message: &str) -> Error {
     Error::new(Kind::Device, message)
 }
 
-/// The first line of what a driver says.
+/// The first lines of what a driver says, as one.
 fn short(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
     lines.join(": ")

@@ -2,7 +2,7 @@
 
 use crate::commit::{is_temporary, split};
 use crate::{FileSource, head};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,10 +41,7 @@ impl Journal {
     }
 
     fn hidden(&self, suffix: &str) -> PathBuf {
-        let mut name = OsString::from(".");
-        name.push(self.index());
-        name.push(suffix);
-        self.dir.join(name)
+        self.dir.join(hidden(&self.index(), suffix))
     }
 
     /// Puts the journal on the disk. The answer holds it locked against other runs.
@@ -181,6 +178,20 @@ pub fn recover(files: &dyn Files, dir: &Path) -> Result<usize> {
         }
     }
     Ok(finished)
+}
+
+/// Whether a commit of the set of this index was begun and not finished: between the old index and the new one there is
+/// none, and the next run that writes there finishes it.
+#[must_use]
+pub fn is_unfinished(files: &dyn Files, index: &Path) -> bool {
+    split(index).is_ok_and(|(dir, name)| exists(files, &dir.join(hidden(&name, JOURNAL))))
+}
+
+fn hidden(index: &OsStr, suffix: &str) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(index);
+    name.push(suffix);
+    name
 }
 
 fn read(files: &dyn Files, dir: &Path, path: &Path) -> Result<Journal> {

@@ -29,7 +29,7 @@ mod sources;
 pub use buffer::AlignedBuffer;
 pub use commit::{Commit, folder_of};
 pub use head::{restore_head, rewrite_head};
-pub use journal::recover;
+pub use journal::{is_unfinished, recover};
 pub use read::{Scratch, mismatch, place, read_box, read_entry, run_of, verify_range};
 pub use real::{RealFiles, real};
 pub use sink::FileSink;

@@ -3,7 +3,7 @@
 use crate::{AlignedBuffer, FileSource, Sources};
 use weightlift_core::{
     ByteOrder, ByteRange, Checkpoint, Checksum, DType, Entry, EntryId, Error, Extent, Files, Layout, Packing, Region,
-    Result, Shape,
+    Result,
 };
 use weightlift_kernels::checksum::Algorithm;
 use weightlift_kernels::{strided, swap};
@@ -164,13 +164,7 @@ fn halve(region: &Region, layout: &Layout) -> Option<(Region, Region)> {
     let dims = region.size.dims();
     let spread = |&axis: &usize| layout.strides[axis].saturating_mul(dims[axis] - 1);
     let axis = (0..dims.len()).filter(|&axis| dims[axis] > 1).max_by_key(spread)?;
-    let cut = |from: u64, len: u64| {
-        let (mut start, mut dims) = (region.start.clone(), dims.to_vec());
-        start[axis] += from;
-        dims[axis] = len;
-        Some(Region { start, size: Shape::new(dims).ok()? })
-    };
-    Some((cut(0, dims[axis] / 2)?, cut(dims[axis] / 2, dims[axis] - dims[axis] / 2)?))
+    region.halves(axis)
 }
 
 /// Reads one whole tensor into memory as dense row-major little-endian bytes, stored checksums verified; an opaque

@@ -10,6 +10,7 @@ use crate::list::Lister;
 use crate::pickle::{Graph, Input, Machine, Node, NodeId};
 use crate::source::Spaces;
 use crate::storage::{Records, StorageId, Stored};
+use crate::tensor::View;
 use foldhash::{HashMap, HashMapExt};
 use weightlift_core::{ByteOrder, ByteRange, Error, Kind, OpenOptions, Result, SourceId};
 use weightlift_io::FileSource;
@@ -44,6 +45,25 @@ impl Input for FileInput<'_> {
 pub(crate) struct StreamRecords {
     pub(crate) file: SourceId,
     pub(crate) places: HashMap<String, ByteRange>,
+}
+
+impl StreamRecords {
+    /// The objects of a file that has its storages here, with the tensors in them; `outside`: those that stand beside
+    /// the objects.
+    pub(crate) fn list(
+        mut self,
+        description: &'static str,
+        (graph, root): (Graph, NodeId),
+        outside: &HashMap<NodeId, View>,
+        spaces: &mut Spaces,
+        options: &OpenOptions,
+    ) -> Result<Objects> {
+        let (warnings, order) = (Vec::new(), ByteOrder::Little);
+        let mut lister = Lister { graph: &graph, records: &mut self, spaces, order, options, outside };
+        let (listing, storages) = lister.list(root)?;
+        let comes_out = Some(ZIP);
+        Ok(Objects { description, warnings, returns: true, comes_out, graph, root, listing, storages, order })
+    }
 }
 
 impl Records for StreamRecords {
@@ -117,22 +137,8 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, option
         at = bytes.end();
         places.insert(key, bytes);
     }
-    let records = &mut StreamRecords { file, places };
-    let order = ByteOrder::Little;
-    let (listing, storages) =
-        Lister { graph: &graph, records, spaces, order, options, outside: &HashMap::new() }.list(root)?;
-    let description = "PyTorch checkpoint (legacy stream)";
-    Ok(Objects {
-        description,
-        warnings: Vec::new(),
-        returns: true,
-        comes_out: Some(ZIP),
-        graph,
-        root,
-        listing,
-        storages,
-        order,
-    })
+    let records = StreamRecords { file, places };
+    records.list("PyTorch checkpoint (legacy stream)", (graph, root), &HashMap::new(), spaces, options)
 }
 
 fn check_opening(machine: &mut Machine<FileInput<'_>>) -> Result<()> {

@@ -8,16 +8,15 @@
 //!
 //! Counts, tuples and views are pickles; nothing stands between.
 
-use crate::checkpoint::{Objects, ZIP};
+use crate::checkpoint::Objects;
 use crate::legacy::{FileInput, StreamRecords};
-use crate::list::Lister;
 use crate::pickle::{Graph, Machine, Node, NodeId};
 use crate::source::Spaces;
 use crate::storage::StorageId;
 use crate::symbol::{self, StorageType};
 use crate::tensor::View;
 use foldhash::{HashMap, HashMapExt};
-use weightlift_core::{ByteOrder, ByteRange, Error, Layout, Limits, OpenOptions, Result, Shape, SourceId};
+use weightlift_core::{ByteRange, Error, Layout, Limits, OpenOptions, Result, Shape, SourceId};
 use weightlift_io::FileSource;
 
 const BLOCK: u64 = 512;
@@ -208,20 +207,6 @@ fn load_unnamed(source: &FileSource, spaces: &mut Spaces, file: SourceId, option
             outside.insert(node, view.clone());
         }
     }
-    let records = &mut StreamRecords { file, places };
-    let order = ByteOrder::Little;
-    let mut lister = Lister { graph: &graph, records, spaces, order, options, outside: &outside };
-    let (listing, storages) = lister.list(root)?;
-    let description = "PyTorch checkpoint (tar)";
-    Ok(Objects {
-        description,
-        warnings: Vec::new(),
-        returns: true,
-        comes_out: Some(ZIP),
-        graph,
-        root,
-        listing,
-        storages,
-        order,
-    })
+    let records = StreamRecords { file, places };
+    records.list("PyTorch checkpoint (tar)", (graph, root), &outside, spaces, options)
 }

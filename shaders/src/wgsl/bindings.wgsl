@@ -36,6 +36,17 @@ struct Wide {
     subnormal: bool,
 }
 
+// A code of the target, and what the number lost on the way.
+struct Coded {
+    code: To,
+    loss: u32,
+}
+
+// The granule of a workgroup; beyond the last, where the dispatch's last row of workgroups is not full.
+fn granule_of(workgroup: vec3<u32>) -> u32 {
+    return params.first + workgroup.x + workgroup.y * params.across;
+}
+
 fn swapped(word: u32) -> u32 {
     return (word >> 24u) | ((word >> 8u) & 0xff00u) | ((word << 8u) & 0xff0000u) | (word << 24u);
 }

@@ -10,7 +10,7 @@ fn one(element: u32, inside: bool) -> To {
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let granule = params.first + workgroup.x + workgroup.y * params.across;
+    let granule = granule_of(workgroup);
     if granule >= params.end {
         return;
     }

@@ -1,10 +1,5 @@
 alias To = u32;
 
-struct Coded {
-    code: To,
-    loss: u32,
-}
-
 fn convert(code: From) -> Coded {
     let wide = widen(code);
     let magnitude = wide.word & 0x7fffffffu;

@@ -1,10 +1,5 @@
 alias To = vec2<u32>;
 
-struct Coded {
-    code: To,
-    loss: u32,
-}
-
 fn convert(code: From) -> Coded {
     let word = widen(code).word;
     let sign = word & 0x80000000u;

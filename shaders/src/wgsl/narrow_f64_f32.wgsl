@@ -1,11 +1,6 @@
 // f64 to f32, where rounding to odd first would not do.
 alias To = u32;
 
-struct Coded {
-    code: To,
-    loss: u32,
-}
-
 fn convert(code: From) -> Coded {
     let sign = code.y & 0x80000000u;
     let magnitude = code.y & 0x7fffffffu;

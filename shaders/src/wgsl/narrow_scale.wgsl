@@ -2,11 +2,6 @@
 // least stands for all below it. Zero and negative numbers are beyond the format, on its lower side.
 alias To = u32;
 
-struct Coded {
-    code: To,
-    loss: u32,
-}
-
 fn convert(given: From) -> Coded {
     let word = widen(given).word;
     let magnitude = word & 0x7fffffffu;

@@ -1,11 +1,6 @@
 // To a format of at most 16 bits, given by TO_*.
 alias To = u32;
 
-struct Coded {
-    code: To,
-    loss: u32,
-}
-
 fn too_large(sign: u32) -> u32 {
     if TO_OVERFLOW_HAS_SIGN {
         return sign | TO_OVERFLOW;

@@ -8,7 +8,7 @@ fn put(at: u32, code: To) {
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let granule = params.first + workgroup.x + workgroup.y * params.across;
+    let granule = granule_of(workgroup);
     if granule >= params.end {
         return;
     }

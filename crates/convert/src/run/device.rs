@@ -1,7 +1,7 @@
 //! Bulk work on a device: batches of tiles through one dispatch, and the processor for whatever fails.
 
 use super::chooser::{Chosen, Rates};
-use super::pipeline::{Buffers, Run, own_cast};
+use super::pipeline::{Buffers, Run, extent, own_cast};
 use super::queue::{Batch, Claim, Part, Queue, Side, Work};
 use crate::blueprint::{Job, Way};
 use crate::plan::{Change, Resolved};
@@ -12,11 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use weightlift_core::{ByteOrder, CheckpointWriter, DType, Error, Kind, Region, Result, Shape};
+use weightlift_core::{ByteOrder, CheckpointWriter, DType, Error, Kind, Region, Result};
 use weightlift_io::place;
 use weightlift_kernels::cast::{self, CastPair, Like, Rule, Tally};
-use weightlift_kernels::device::{Capacity, Convert, Device, Job as DeviceJob, Kernel, MAX_RANK, Pick, Tile};
-use weightlift_kernels::swap;
+use weightlift_kernels::device::{
+    Capacity, Convert, Device, Job as DeviceJob, Kernel, MAX_RANK, Pick, Processor, Tile,
+};
 
 /// A device for bulk casts and row copies.
 #[derive(Clone)]
@@ -181,9 +182,7 @@ impl<'a> Run<'a> {
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let (by_processor, by_device, chosen, rates, failure) = queue.outcome();
-        let failure = failure.filter(|_| any);
-        Ok(DeviceReport { name: device.name(), by_processor, by_device, chosen, rates, failure })
+        Ok(queue.report(device.name()))
     }
 
     /// Does a batch on the device, or on the processor where the device fails; `failure` hears of that. Answers who did
@@ -238,7 +237,7 @@ impl<'a> Run<'a> {
             let job = &self.blueprint.jobs[part.job];
             let mut at = at;
             for number in part.tiles.clone() {
-                let (first, count) = extent(job, number);
+                let (first, count) = extent(&job.tiles.runs(number));
                 let bytes = &mut hand.source[at..at + (count * job.read) as usize];
                 self.read(job, number, first, bytes, !batch.kernel.swap, &mut hand.buffers.reader)
                     .map_err(|error| self.in_output(job, error))?;
@@ -272,11 +271,11 @@ impl<'a> Run<'a> {
             }
         }
         for (part, &(at, _)) in batch.parts.iter().zip(&offsets) {
-            let source = &mut hand.source[at..at + part.elements as usize * from];
+            let source = &hand.source[at..at + part.elements as usize * from];
             hand.result.resize(part.elements as usize * to, 0);
             let mut tally = Tally::default();
             let most = capacity.elements(&batch.kernel) as usize;
-            for (source, result) in source.chunks_mut(most * from).zip(hand.result.chunks_mut(most * to)) {
+            for (source, result) in source.chunks(most * from).zip(hand.result.chunks_mut(most * to)) {
                 let piece = match tile.as_deref_mut() {
                     Some(lent) => only_device(one_piece(lent, batch.kernel, source, result, &mut tally))?,
                     None => Some(Error::new(Kind::Device, "none")),
@@ -285,7 +284,7 @@ impl<'a> Run<'a> {
                     if tile.take().is_some() {
                         failure(&error);
                     }
-                    tally.merge(&on_processor(batch.kernel, source, result));
+                    tally.merge(&Processor::convert(batch.kernel, source, result));
                 }
             }
             self.emit(part, tally, casts.next(), source, &hand.result, writer)?;
@@ -313,9 +312,10 @@ impl<'a> Run<'a> {
         losses.extend(casts.into_iter().flatten());
         self.judge(&losses);
         for number in part.tiles.clone() {
-            let (_, count) = extent(job, number);
+            let runs = job.tiles.runs(number);
+            let (_, count) = extent(&runs);
             let bytes = (count * job.written) as usize;
-            self.write(job, number, &result[into..into + bytes], writer)?;
+            self.write(job, &runs, &result[into..into + bytes], writer)?;
             self.progress.advance(count * job.read);
             into += bytes;
         }
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         }
         losses.extend(hand.buffers.reader.take_casts());
         self.judge(losses);
-        self.write(job, part.tiles.start, &hand.result, writer)?;
+        self.write(job, &job.tiles.runs(part.tiles.start), &hand.result, writer)?;
         self.progress.advance(whole.size.elements() * job.read);
         Ok(())
     }
@@ -374,12 +374,6 @@ struct Hand<'a> {
     /// What the device was given, kept for the processor in case that it fails.
     source: Vec<u8>,
     result: Vec<u8>,
-}
-
-/// The first element of a tile, and how many it has.
-fn extent(job: &Job, tile: u64) -> (u64, u64) {
-    let runs = job.tiles.runs(tile);
-    (runs.first().map_or(0, |(first, ..)| *first), runs.iter().map(|(_, count, _)| count).sum())
 }
 
 /// An error of the device itself is no error of the work: `Ok(Some)`.
@@ -408,20 +402,6 @@ fn one_piece(
     Ok(())
 }
 
-/// The same on the processor; turns the source around where the device would have.
-fn on_processor(kernel: Kernel, source: &mut [u8], result: &mut [u8]) -> Tally {
-    if kernel.swap {
-        swap::byteswap(kernel.convert.bytes().0, source);
-    }
-    match kernel.convert {
-        Convert::Cast { pair, overflow } => cast::cast(pair, overflow, source, result),
-        Convert::Same { .. } => {
-            result.copy_from_slice(source);
-            Tally::default()
-        }
-    }
-}
-
 /// Whether a device holds what a box is picked from, and the box.
 fn fits(capacity: &Capacity, picked: &Picked<'_>, region: &Region, job: &Job) -> bool {
     let rows = match picked {
@@ -437,11 +417,5 @@ fn fits(capacity: &Capacity, picked: &Picked<'_>, region: &Region, job: &Job) ->
 fn halves(region: &Region) -> Option<(Region, Region)> {
     let dims = region.size.dims();
     let axis = (0..dims.len()).filter(|&axis| dims[axis] > 1).max_by_key(|&axis| dims[axis])?;
-    let part = |from: u64, len: u64| {
-        let (mut start, mut dims) = (region.start.clone(), dims.to_vec());
-        (start[axis], dims[axis]) = (start[axis] + from, len);
-        Some(Region { start, size: Shape::new(dims).ok()? })
-    };
-    let half = dims[axis] / 2;
-    Some((part(0, half)?, part(half, dims[axis] - half)?))
+    region.halves(axis)
 }

@@ -100,13 +100,9 @@ const PROGRAM: u64 = 5 << 20;
 /// Bytes that a conversion holds at once: tiles in flight and the index.
 pub fn planned_memory(resolved: &Resolved, options: &Options) -> u64 {
     let tiles = options.threads as u64 * tiles_at_once(resolved) * options.tile_bytes;
-    fixed_memory(resolved) + tiles + options.accelerator.as_ref().map_or(0, device_memory)
-}
-
-/// The device's tiles, and what its drivers hold of each job for the processor.
-fn device_memory(accelerator: &Accelerator) -> u64 {
-    let (device, capacity) = (&accelerator.device, accelerator.device.capacity());
-    device.staging_bytes() + device.tiles() as u64 * (capacity.source + capacity.result)
+    fixed_memory(resolved)
+        + tiles
+        + options.accelerator.as_ref().map_or(0, |accelerator| accelerator.device.memory_in_use())
 }
 
 fn fixed_memory(resolved: &Resolved) -> u64 {
@@ -121,7 +117,8 @@ fn tiles_at_once(resolved: &Resolved) -> u64 {
 }
 
 impl Options {
-    /// Leaves a device that is used only where it is faster, makes tiles smaller, then threads fewer, until [`planned_memory`] is at most `most` bytes.
+    /// Leaves a device that is used only where it is faster, makes tiles smaller, then threads fewer, until
+    /// [`planned_memory`] is at most `most` bytes.
     ///
     /// # Errors
     /// `Request` where that is not enough, with what is needed.

@@ -232,12 +232,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes a tile, unless nothing is to be written any more.
-    pub(super) fn write(&self, job: &Job, tile: u64, bytes: &[u8], writer: &dyn CheckpointWriter) -> Result<()> {
+    /// Writes a tile of these runs, unless nothing is to be written any more.
+    pub(super) fn write(
+        &self,
+        job: &Job,
+        runs: &[(u64, u64, u64)],
+        bytes: &[u8],
+        writer: &dyn CheckpointWriter,
+    ) -> Result<()> {
         if self.lost.load(Ordering::Relaxed) {
             return Ok(());
         }
-        for (first, count, at) in job.tiles.runs(tile) {
+        for (first, count, at) in runs {
             let bytes = &bytes[(at * job.written) as usize..((at + count) * job.written) as usize];
             writer.write_at(job.blob, job.at + first * job.written, bytes)?;
         }
@@ -253,8 +259,7 @@ impl<'a> Run<'a> {
         losses: &mut Vec<(CastPair, Losses)>,
     ) -> Result<()> {
         let runs = job.tiles.runs(tile);
-        let count: u64 = runs.iter().map(|(_, count, _)| count).sum();
-        let first = runs.first().map_or(0, |(first, ..)| *first);
+        let (first, count) = extent(&runs);
         let Buffers { source, cast: output, reader } = buffers;
         let position = match &job.way {
             Way::Run { bytes, .. } => bytes.start() + first * job.read,
@@ -274,7 +279,7 @@ impl<'a> Run<'a> {
         };
         losses.extend(reader.take_casts());
         self.judge(losses);
-        self.write(job, tile, bytes, writer)?;
+        self.write(job, &runs, bytes, writer)?;
         self.progress.advance(source.len() as u64);
         Ok(())
     }
@@ -367,6 +372,11 @@ impl<'a> Run<'a> {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost { Err(overflowed(&casts, self.options.on_overflow)) } else { Ok(casts) }
     }
+}
+
+/// The first element of a tile of these runs, and how many it has.
+pub(super) fn extent(runs: &[(u64, u64, u64)]) -> (u64, u64) {
+    (runs.first().map_or(0, |(first, ..)| *first), runs.iter().map(|(_, count, _)| count).sum())
 }
 
 /// What one worker holds.

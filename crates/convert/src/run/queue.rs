@@ -2,6 +2,7 @@
 
 use super::chooser::{Chosen, Rates, choose};
 use crate::blueprint::{Job, Way};
+use crate::report::DeviceReport;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -281,8 +282,8 @@ impl<'a> Queue<'a> {
         self.changed.notify_all();
     }
 
-    /// Who did what: bytes of the processor and of the device, the choice, the rates of a whole trial, the failure.
-    pub(super) fn outcome(self) -> (u64, u64, Option<Chosen>, Option<Rates>, Option<String>) {
+    /// Who did what, and why a device of this name was given up, if it had anything to do.
+    pub(super) fn report(self, name: String) -> DeviceReport {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let chosen = match state.phase {
             Phase::Settled(chosen) => Some(chosen),
@@ -290,6 +291,8 @@ impl<'a> Queue<'a> {
         };
         let [processor, device, both] = state.rates;
         let rates = (both > 0.0 && state.failed.is_none()).then_some(Rates { processor, device, both });
-        (state.moved[0], state.moved[1], chosen, rates, state.failed)
+        let [by_processor, by_device] = state.moved;
+        let failure = state.failed.filter(|_| !self.works.is_empty());
+        DeviceReport { name, by_processor, by_device, chosen, rates, failure }
     }
 }

@@ -1,8 +1,8 @@
 //! Boxes that a device picks: what it is given to pick from, and how.
 
-use super::read::rows_of;
+use super::read::{rows_of, turned_back};
 use super::{Kind, Reader, RowMap, Value};
-use weightlift_core::{Layout, Region, Result, Shape};
+use weightlift_core::{Region, Result};
 use weightlift_kernels::device::Pick;
 
 /// How the elements of a value are picked from others, where a device can do that.
@@ -50,16 +50,9 @@ impl Reader<'_> {
         let elements = region.size.elements();
         match picked {
             Picked::Permuted(of, axes) => {
-                let (mut start, mut dims) = (vec![0; axes.len()], vec![0; axes.len()]);
-                for (to, &from) in axes.iter().enumerate() {
-                    (start[from], dims[from]) = (region.start[to], region.size.dims()[to]);
-                }
-                let size = Shape::new(dims)?;
-                let own = size.contiguous_strides();
-                let strides = axes.iter().map(|&axis| own[axis]).collect();
+                let (source_box, layout) = turned_back(axes, region)?;
                 pool.resize((elements * element) as usize, 0);
-                self.read(of, &Region { start, size }, pool)?;
-                let layout = Layout { offset: 0, strides };
+                self.read(of, &source_box, pool)?;
                 Ok(Pick::Strided { elements, layout, dims: region.size.dims().to_vec() })
             }
             Picked::Rows { base, from, map } => {

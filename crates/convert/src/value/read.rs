@@ -147,17 +147,9 @@ impl<'a> Reader<'a> {
     }
 
     fn permuted(&mut self, of: &Value, axes: &[usize], region: &Region, out: &mut [u8]) -> Result<()> {
-        let (mut start, mut dims) = (vec![0; axes.len()], vec![0; axes.len()]);
-        for (to, &from) in axes.iter().enumerate() {
-            start[from] = region.start[to];
-            dims[from] = region.size.dims()[to];
-        }
-        let size = Shape::new(dims)?;
-        let own = size.contiguous_strides();
-        let strides = axes.iter().map(|&axis| own[axis]).collect();
+        let (source_box, layout) = turned_back(axes, region)?;
         let mut source = self.buffer(out.len() as u64);
-        self.read(of, &Region { start, size }, &mut source)?;
-        let layout = Layout { offset: 0, strides };
+        self.read(of, &source_box, &mut source)?;
         strided::gather(&source, of.element()? as usize, &layout, region.size.dims(), out)?;
         self.give_back(source);
         Ok(())
@@ -370,6 +362,18 @@ impl<'a> Reader<'a> {
 }
 
 /// The box with other rows.
+/// The box below a permutation of axes, and how the box above lies in it.
+pub(super) fn turned_back(axes: &[usize], region: &Region) -> Result<(Region, Layout)> {
+    let (mut start, mut dims) = (vec![0; axes.len()], vec![0; axes.len()]);
+    for (to, &from) in axes.iter().enumerate() {
+        (start[from], dims[from]) = (region.start[to], region.size.dims()[to]);
+    }
+    let size = Shape::new(dims)?;
+    let own = size.contiguous_strides();
+    let strides = axes.iter().map(|&axis| own[axis]).collect();
+    Ok((Region { start, size }, Layout { offset: 0, strides }))
+}
+
 pub(super) fn rows_of(region: &Region, start: u64, rows: u64) -> Result<Region> {
     let (mut first, mut dims) = (region.start.clone(), region.size.dims().to_vec());
     (first[0], dims[0]) = (start, rows);

@@ -93,6 +93,13 @@ pub trait Device: Send + Sync {
         0
     }
 
+    /// Bytes of memory that come with its use: its tiles, and the source and result that are kept of each job for the
+    /// processor.
+    fn memory_in_use(&self) -> u64 {
+        let Capacity { source, result, .. } = self.capacity();
+        self.staging_bytes() + self.tiles() as u64 * (source + result)
+    }
+
     /// Lends a tile; waits where all of them are lent.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl Processor {
                 let places = job.source_offsets().zip(job.result_offsets()).zip(segments);
                 let run = |((at, into), &elements): ((u64, u64), &u64)| {
                     let source = &source[at as usize..][..elements as usize * from];
-                    convert(job.kernel, source, &mut result[into as usize..][..elements as usize * to])
+                    Processor::convert(job.kernel, source, &mut result[into as usize..][..elements as usize * to])
                 };
                 Ok(places.map(run).collect())
             }
@@ -94,40 +94,44 @@ impl Processor {
                 let len = *row as usize * from;
                 let picked: Vec<u8> =
                     table.iter().flat_map(|&at| &source[at as usize * len..][..len]).copied().collect();
-                Ok(vec![convert(job.kernel, &picked, result)])
+                Ok(vec![Processor::convert(job.kernel, &picked, result)])
             }
             Pick::Strided { layout, dims, .. } => {
                 let mut picked = vec![0; result.len() / to * from];
                 let layout = Layout { offset: layout.offset, strides: layout.strides.clone() };
                 strided::gather(source, from, &layout, dims, &mut picked)?;
-                Ok(vec![convert(job.kernel, &picked, result)])
+                Ok(vec![Processor::convert(job.kernel, &picked, result)])
             }
             Pick::Scatter { row, table, .. } => {
                 let (row_from, row_to) = (*row as usize * from, *row as usize * to);
                 result.copy_from_slice(&source[job.base_offset() as usize..]);
                 let mut tally = Tally::default();
                 for (source, &at) in source.chunks_exact(row_from).zip(table) {
-                    tally.merge(&convert(job.kernel, source, &mut result[at as usize * row_to..][..row_to]));
+                    tally.merge(&Processor::convert(job.kernel, source, &mut result[at as usize * row_to..][..row_to]));
                 }
                 Ok(vec![tally])
             }
         }
     }
-}
 
-fn convert(kernel: Kernel, source: &[u8], result: &mut [u8]) -> Tally {
-    let (from, _) = kernel.convert.bytes();
-    let turned = kernel.swap.then(|| {
-        let mut bytes = source.to_vec();
-        swap::byteswap(from, &mut bytes);
-        bytes
-    });
-    let source = turned.as_deref().unwrap_or(source);
-    match kernel.convert {
-        Convert::Same { .. } => {
-            result.copy_from_slice(source);
-            Tally::default()
+    /// Converts dense elements that follow each other.
+    ///
+    /// # Panics
+    /// If the lengths are not those of one and the same number of elements.
+    pub fn convert(kernel: Kernel, source: &[u8], result: &mut [u8]) -> Tally {
+        let (from, _) = kernel.convert.bytes();
+        let turned = kernel.swap.then(|| {
+            let mut bytes = source.to_vec();
+            swap::byteswap(from, &mut bytes);
+            bytes
+        });
+        let source = turned.as_deref().unwrap_or(source);
+        match kernel.convert {
+            Convert::Same { .. } => {
+                result.copy_from_slice(source);
+                Tally::default()
+            }
+            Convert::Cast { pair, overflow } => cast::cast(pair, overflow, source, result),
         }
-        Convert::Cast { pair, overflow } => cast::cast(pair, overflow, source, result),
     }
 }

@@ -119,7 +119,11 @@ fn read_index(
     let path = index_path(prefix);
     if locate::stat(files, &path)?.is_none() {
         let message = format!("does not exist, though there are data files of {}", shown(prefix));
-        return Err(Error::request(message).in_file(path).help("a checkpoint cannot be read without its index"));
+        let help = match weightlift_io::is_unfinished(files, &path) {
+            true => "the run that was replacing it was stopped; the next run that writes there finishes it",
+            false => "a checkpoint cannot be read without its index",
+        };
+        return Err(Error::request(message).in_file(path).help(help));
     }
     let source = FileSource::open(files, &path)?;
     let bytes = source.read_vec(ByteRange::new(0, source.len())?, limits.header_bytes)?;
