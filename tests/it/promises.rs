@@ -131,7 +131,11 @@ fn a_killed_run_leaves_the_old_output_whole() {
         killed += usize::from(!child.wait().unwrap().success());
         let opened = weightlift::open(&output).unwrap_or_else(|error| {
             assert!(format!("{error:#}").contains("the next run that writes there finishes it"), "{error:#}");
-            assert_eq!(weightlift_io::recover(&*weightlift_io::real(), &folder).unwrap(), 1, "a kill at {delay} ms: {error}");
+            assert_eq!(
+                weightlift_io::recover(&*weightlift_io::real(), &folder).unwrap(),
+                1,
+                "a kill at {delay} ms: {error}"
+            );
             weightlift::open(&output).unwrap()
         });
         let dtype = opened.catalog().entries[0].dtype;
